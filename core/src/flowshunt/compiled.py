@@ -1,0 +1,97 @@
+"""Column kernels: functions over NumPy columns, compiled to machine code once and cached on disk.
+
+A kernel is declared with its full signature, so that it is compiled (or loaded from the cache) when its module is
+imported and never again at a call. Modules that hold kernels are therefore imported where they are used.
+
+The cache lies in `$FLOWSHUNT_CACHE`, or `$XDG_CACHE_HOME/flowshunt`, or `~/.cache/flowshunt`. Numba's own index notices
+a change of the file that a kernel stands in; the folder chosen here also changes with the files of the kernels that
+it calls and with the constants that it was compiled with, which Numba's index does not see.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+"""Read-only bytes, such as a mapped capture."""
+
+
+def column(dtype: Any, *, readonly: bool = False) -> types.Array:
+    """The Numba type of a contiguous one-dimensional column of a NumPy dtype, structured ones included."""
+    return types.Array(numba.from_dtype(np.dtype(dtype)), 1, "C", readonly=readonly)
+
+
+def matrix(dtype: Any, *, readonly: bool = False) -> types.Array:
+    """The Numba type of a contiguous two-dimensional array of a NumPy dtype."""
+    return types.Array(numba.from_dtype(np.dtype(dtype)), 2, "C", readonly=readonly)
+
+
+def strided(dtype: Any) -> types.Array:
+    """The Numba type of a one-dimensional column that may have gaps: one field of a structured array."""
+    return types.Array(numba.from_dtype(np.dtype(dtype)), 1, "A", readonly=True)
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: the user's cache, or a folder of this process where that can't be written."""
+    chosen = os.environ.get("FLOWSHUNT_CACHE")
+    base = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flowshunt"
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        if os.access(base, os.W_OK):
+            return base
+    except OSError:
+        pass
+    return Path(tempfile.gettempdir()) / f"flowshunt-{os.getuid()}"
+
+
+def kernel(signature: Any, *, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function for one signature, without the GIL, with C division, from the cache where it is there.
+
+    `inline=True` is for small functions that other kernels call: LLVM is asked to inline them.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        sources = _sources(function)
+        previous = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(cache_folder() / _digest(function, sources))
+        try:
+            dispatcher = numba.njit(
+                signature,
+                cache=True,
+                nogil=True,
+                error_model="numpy",
+                forceinline=inline,
+                boundscheck=bool(numba.config.BOUNDSCHECK),
+            )(function)
+        finally:
+            numba.config.CACHE_DIR = previous
+        dispatcher.kernel_sources = sources
+        return dispatcher
+
+    return decorate
+
+
+def _sources(function: Callable[..., Any]) -> frozenset[str]:
+    files = {function.__code__.co_filename}
+    for name in function.__code__.co_names:
+        files |= getattr(function.__globals__.get(name), "kernel_sources", frozenset())
+    return frozenset(files)
+
+
+def _digest(function: Callable[..., Any], sources: frozenset[str]) -> str:
+    digest = hashlib.sha256(f"{numba.__version__} {bool(numba.config.BOUNDSCHECK)}".encode())
+    for source in sorted(sources):
+        stamp = os.stat(source)
+        digest.update(f"{source} {stamp.st_mtime_ns} {stamp.st_size}\n".encode())
+    for name in sorted(set(function.__code__.co_names)):
+        value = function.__globals__.get(name)
+        if isinstance(value, int | float | np.generic):
+            digest.update(f"{name}={value!r}\n".encode())
+    return digest.hexdigest()[:16]

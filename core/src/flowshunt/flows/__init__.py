@@ -1,0 +1,1 @@
+"""Flows: keys, records, the flow table, life cycle and counters."""

@@ -1,0 +1,1 @@
+"""Frames: capture files, batches, header decoding, checksums, sample traffic."""
