@@ -88,7 +88,7 @@ def _sources(function: Callable[..., Any]) -> frozenset[str]:
 def _digest(function: Callable[..., Any], sources: frozenset[str]) -> str:
     digest = hashlib.sha256(f"{numba.__version__} {bool(numba.config.BOUNDSCHECK)}".encode())
     for source in sorted(sources):
-        stamp = os.stat(source)
+        stamp = Path(source).stat()
         digest.update(f"{source} {stamp.st_mtime_ns} {stamp.st_size}\n".encode())
     for name in sorted(set(function.__code__.co_names)):
         value = function.__globals__.get(name)
