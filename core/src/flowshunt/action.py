@@ -37,9 +37,9 @@ DESCRIPTOR = np.dtype(
     ],
     align=False,
 )
-assert DESCRIPTOR.itemsize == 56
+assert DESCRIPTOR.itemsize == 48
 
-OUTPUTS = frozenset({"tx_port", "host_buffer", "deliver", "color"})
+OUTPUTS = frozenset({"tx_port", "host_buffer", "deliver"})
 """The descriptor fields that a fragment may write."""
 
 STATE_BYTES = 32

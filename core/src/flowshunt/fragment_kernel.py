@@ -114,7 +114,7 @@ def run_fragments(
     """Carry out, for each frame in order, the fragment that its flow has. Only for code that passed the check.
 
     code: int64[m, 5], the fragments of `compile_fragment` one after the other; bounds: int64[f + 1], where each
-    starts and ends; which: int64[n], each frame's fragment; descriptors: uint8[n, 56]; memory: uint8[c, s] with the
+    starts and ends; which: int64[n], each frame's fragment; descriptors: uint8[n, 48]; memory: uint8[c, s] with the
     flow's bytes at column `state_offset` of row `slots[i]`; disposition: uint8[n], the result.
     """
     registers = np.zeros(6, np.uint64)

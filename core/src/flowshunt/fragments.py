@@ -11,19 +11,30 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from flowshunt.action import DESCRIPTOR, NO_PORT, OUTPUTS, STATE_BYTES
+from flowshunt.action import DESCRIPTOR, OUTPUTS, STATE_BYTES
 from flowshunt.errors import ContractError
-from flowshunt.insn import Instruction
+from flowshunt.insn import (
+    ALU,
+    ALU64,
+    CALL,
+    END,
+    EXIT,
+    JA,
+    JMP,
+    JMP32,
+    JSLE,
+    LD_IMM64,
+    LDX,
+    MEM,
+    MOV,
+    NEG,
+    ST,
+    STX,
+    Instruction,
+    X,
+)
 
 MAX_INSTRUCTIONS = 64
-
-_LD_IMM64 = 0x18
-_LDX, _ST, _STX, _ALU, _JMP, _JMP32, _ALU64 = 1, 2, 3, 4, 5, 6, 7
-_MODE_MEM = 0x60
-_SIZE_BYTES = {0x00: 4, 0x08: 2, 0x10: 1, 0x18: 8}
-_SOURCE_REGISTER = 0x08
-_NEG, _MOV, _BYTE_SWAP = 0x80, 0xB0, 0xD0
-_JA, _CALL, _EXIT, _LAST_JUMP = 0x00, 0x80, 0x90, 0xD0
 
 DESCRIPTOR_POINTER = 1
 STATE_POINTER = 2
@@ -41,7 +52,6 @@ class Outcome:
     tx_port: int | None = None
     host_buffer: int | None = None
     deliver: int | None = None
-    color: int | None = None
 
 
 def _fail(index: int, why: str) -> ContractError:
@@ -49,9 +59,9 @@ def _fail(index: int, why: str) -> ContractError:
 
 
 def _check_access(index: int, instruction: Instruction, base: int, *, store: bool) -> None:
-    size = _SIZE_BYTES[instruction.opcode & 0x18]
+    size = instruction.size_bytes
     start, end = instruction.offset, instruction.offset + size
-    if instruction.opcode & 0xE0 != _MODE_MEM:
+    if instruction.mode != MEM:
         raise _fail(index, f"opcode {instruction.opcode:#04x} is not a plain load or store")
     if base == STATE_POINTER:
         if start < 0 or end > STATE_BYTES:
@@ -70,26 +80,26 @@ def _check_access(index: int, instruction: Instruction, base: int, *, store: boo
 def _step(index: int, instruction: Instruction, known: frozenset[int]) -> frozenset[int]:
     """The registers that hold a number after a non-jump instruction; ContractError where it isn't allowed."""
     opcode, dst, src = instruction.opcode, instruction.dst, instruction.src
-    kind = opcode & 7
+    kind = instruction.cls
     reads: set[int] = set()
     writes: int | None = dst
-    if opcode == _LD_IMM64:
+    if opcode == LD_IMM64:
         if src != 0 or instruction.offset != 0:
             raise _fail(index, "a 64-bit load of a map, function or BTF id has no meaning in a fragment")
-    elif kind == _LDX:
+    elif kind == LDX:
         _check_access(index, instruction, src, store=False)
-    elif kind in (_ST, _STX):
+    elif kind in (ST, STX):
         _check_access(index, instruction, dst, store=True)
         writes = None
-        if kind == _STX:
+        if kind == STX:
             reads.add(src)
-    elif kind in (_ALU, _ALU64):
-        operation = opcode & 0xF0
-        if operation >= _BYTE_SWAP or instruction.offset != 0:
+    elif kind in (ALU, ALU64):
+        operation = instruction.op
+        if operation >= END or instruction.offset != 0:
             raise _fail(index, "only plain arithmetic is allowed (no byte swap, signed division or sign extension)")
-        if operation != _MOV:
+        if operation != MOV:
             reads.add(dst)
-        if opcode & _SOURCE_REGISTER and operation != _NEG:
+        if instruction.source == X and operation != NEG:
             reads.add(src)
     else:
         raise _fail(index, f"opcode {opcode:#04x} is not allowed in a fragment")
@@ -109,7 +119,7 @@ def _boundaries(fragment: Sequence[Instruction]) -> tuple[dict[int, int], list[i
     starts, slot = [], 0
     for instruction in fragment:
         starts.append(slot)
-        slot += 2 if instruction.opcode == _LD_IMM64 else 1
+        slot += instruction.slots
     by_slot = {start: index for index, start in enumerate(starts)}
     by_slot[slot] = len(fragment)
     return by_slot, [*starts, slot]
@@ -132,23 +142,23 @@ def check_fragment(fragment: Sequence[Instruction]) -> None:
         registers = known[index]
         if registers is None:
             raise _fail(index, "can't be reached")
-        if instruction.opcode & 7 not in (_JMP, _JMP32):
+        if instruction.cls not in (JMP, JMP32):
             reach(index + 1, _step(index, instruction, registers))
             continue
-        operation = instruction.opcode & 0xF0
-        if operation in (_CALL, _EXIT) or operation > _LAST_JUMP:
+        operation = instruction.op
+        if operation in (CALL, EXIT) or operation > JSLE:
             raise _fail(index, "calls and exits are not allowed: a fragment falls off its end")
-        if operation == _JA and instruction.opcode & 7 == _JMP32:
+        if operation == JA and instruction.cls == JMP32:
             raise _fail(index, "the long jump is not allowed in a fragment")
-        if operation != _JA:
-            used = {instruction.dst} | ({instruction.src} if instruction.opcode & _SOURCE_REGISTER else set())
+        if operation != JA:
+            used = {instruction.dst} | ({instruction.src} if instruction.source == X else set())
             if missing := sorted(used - registers):
                 raise _fail(index, f"r{missing[0]} is compared but is a pointer or not set")
         target = by_slot.get(starts[index + 1] + instruction.offset)
         if instruction.offset < 0 or target is None:
             raise _fail(index, "a jump must go forward, to an instruction or just past the last")
         reach(target, registers)
-        if operation != _JA:
+        if operation != JA:
             reach(index + 1, registers)
     final = known[end]
     if final is None or 0 not in final:
@@ -161,7 +171,7 @@ def compile_fragment(fragment: Sequence[Instruction]) -> NDArray[np.int64]:
     by_slot, starts = _boundaries(fragment)
     rows = np.empty((len(fragment), 5), np.int64)
     for index, instruction in enumerate(fragment):
-        jump = instruction.opcode & 7 in (_JMP, _JMP32)
+        jump = instruction.cls in (JMP, JMP32)
         place = by_slot[starts[index + 1] + instruction.offset] if jump else instruction.offset
         immediate = instruction.imm & (1 << 64) - 1
         immediate -= (immediate >> 63) << 64
@@ -187,9 +197,9 @@ def run_fragment(
 
 def constant_outcome(fragment: Sequence[Instruction]) -> Outcome | None:
     """The one outcome of a fragment that reads nothing, so that no frame needs it carried out; else None."""
-    if any(instruction.opcode & 7 == _LDX for instruction in fragment):
+    if any(instruction.cls == LDX for instruction in fragment):
         return None
-    if any(instruction.opcode & 7 in (_ST, _STX) and instruction.dst == STATE_POINTER for instruction in fragment):
+    if any(instruction.cls in (ST, STX) and instruction.dst == STATE_POINTER for instruction in fragment):
         return None
     probes = np.zeros(2, DESCRIPTOR)
     for name in OUTPUTS:
@@ -202,7 +212,4 @@ def constant_outcome(fragment: Sequence[Instruction]) -> Outcome | None:
         kept = bool((probes[name] == entry[name]).all())
         return None if kept else int(probes[name][0])
 
-    return Outcome(int(disposition[0]), output("tx_port"), output("host_buffer"), output("deliver"), output("color"))
-
-
-__all__ = ["NO_PORT", "Outcome", "check_fragment", "compile_fragment", "constant_outcome", "run_fragment"]
+    return Outcome(int(disposition[0]), output("tx_port"), output("host_buffer"), output("deliver"))

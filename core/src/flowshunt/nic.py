@@ -48,8 +48,9 @@ class Delivery:
         host_buffer: uint16[k], the host buffer of each.
         headers: HEADER[k] where the card hands its layer offsets to the host in the descriptor; None where the host
             has to decode by itself.
+        captured: uint32[k], how many bytes of each are delivered, where an action slices frames; None: all captured.
         disposition: uint8[n], for each frame of the batch the sum of `action.HOST` and `action.TRANSMIT`.
-        action: uint8[n], for each frame 0 (no flow entry) or the number of the action, see `Nic.action_names`.
+        action: uint8[n], for each frame 0 (no flow entry) or the number of the action that the card gave it when it was learned.
     """
 
     rows: NDArray[np.int64]
@@ -57,6 +58,7 @@ class Delivery:
     headers: NDArray[Any] | None
     disposition: NDArray[np.uint8]
     action: NDArray[np.uint8]
+    captured: NDArray[np.uint32] | None = None
 
 
 @attrs.frozen
