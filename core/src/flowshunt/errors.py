@@ -22,3 +22,7 @@ class ContractError(FlowshuntError):
 
 class CapabilityError(FlowshuntError):
     """A NIC model, engine or machine can't do what was asked."""
+
+
+class FlowshuntWarning(UserWarning):
+    """Something was left out or cut short, and the rest works. The command shows it as one line on standard error."""

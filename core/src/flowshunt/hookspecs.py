@@ -7,6 +7,7 @@ A plugin is a module that a distribution names in the entry-point group `flowshu
 """
 
 from collections.abc import Sequence
+from types import ModuleType
 
 import click
 import pluggy
@@ -56,4 +57,17 @@ def flowshunt_detection_engines() -> Sequence[DetectionEngine]:  # type: ignore[
 
 @hookspec
 def flowshunt_cli_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
-    """Commands (click commands or groups) to add to `flowshunt`. A name that exists already is refused."""
+    """Commands (click commands or groups) to add to `flowshunt`. A name that exists already is refused.
+
+    A command's function returns its exit status, see `flowshunt.cli.root`. The plugin's module is imported for
+    `flowshunt --help`: heavy imports belong inside the command's function.
+    """
+
+
+@hookspec
+def flowshunt_hookspecs() -> Sequence[ModuleType]:  # type: ignore[empty-body]
+    """Modules with hook specifications of this plugin's own, which other plugins then implement.
+
+    Each specification is marked with `pluggy.HookspecMarker("flowshunt")`, and its name starts with `flowshunt_` and
+    the plugin's name. The plugin collects what was implemented with `flowshunt.plugins.load_plugins().call(hook)`.
+    """
