@@ -69,16 +69,15 @@ class Root(click.Group):
         prog_name: str | None = None,
         complete_var: str | None = None,
         standalone_mode: bool = True,
-        windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
         """Run the command and leave the process with its exit status."""
         if not standalone_mode:
-            return super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         self.debug = os.environ.get("FLOWSHUNT_DEBUG", "") not in ("", "0")
         with _terminable(), _plain_warnings():
             try:
-                status = super().main(args, prog_name or "flowshunt", complete_var, False, windows_expand_args, **extra)
+                status = super().main(args, prog_name or "flowshunt", complete_var, standalone_mode=False, **extra)
                 sys.stdout.flush()
             except (Exception, KeyboardInterrupt) as error:
                 status = self._told(error)
@@ -97,8 +96,10 @@ class Root(click.Group):
             return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
         if isinstance(error, OSError):
             _drop_output()
-        asked_nothing = isinstance(error, click.UsageError) and type(error).__name__ == "NoArgsIsHelpError"
-        click.echo(error.format_message() if asked_nothing else _line(error), err=True)
+        if isinstance(error, click.UsageError) and type(error).__name__ == "NoArgsIsHelpError":
+            click.echo(error.format_message(), err=True)
+        else:
+            click.echo(_line(error), err=True)
         return UNUSABLE
 
 
