@@ -46,7 +46,7 @@ from flowshunt.insn.opcodes import (
 
 
 def signed32(value: int, *, wide: bool = True) -> int:
-    """A 32-bit immediate as it is kept, signed. `wide`: it is extended to 64 bits, so that it must be signed already."""
+    """A 32-bit immediate as it is kept, signed. `wide`: it is extended to 64 bits, so it must be signed."""
     if not -(1 << 31) <= value < (1 << 31 if wide else 1 << 32):
         raise ValueError(f"{value} does not fit a {'sign-extended ' if wide else ''}32-bit immediate")
     return value - (1 << 32) if value >= 1 << 31 else value
