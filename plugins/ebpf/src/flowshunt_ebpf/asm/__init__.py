@@ -1,0 +1,1 @@
+"""The two text forms of eBPF, both ways."""

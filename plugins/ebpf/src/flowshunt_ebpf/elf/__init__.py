@@ -1,0 +1,1 @@
+"""eBPF objects: ELF files, their maps, relocations, BTF, and CO-RE."""
