@@ -40,6 +40,11 @@ class FrameBatch:
     link: NDArray[np.uint16]
     first: int = 0
 
+    @classmethod
+    def empty(cls) -> "FrameBatch":
+        """A batch of no frames."""
+        return cls(*(np.empty(0, t) for t in ("u1", "i8", "u4", "u4", "i8", "u2", "u2")))
+
     def __len__(self) -> int:
         return len(self.offset)
 

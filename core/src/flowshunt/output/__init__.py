@@ -1,0 +1,1 @@
+"""Output: EVE JSON lines, tables for the terminal, and JSON figures."""

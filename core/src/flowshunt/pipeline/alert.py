@@ -1,0 +1,140 @@
+"""Alerts with the packet and flow that they belong to."""
+
+import ipaddress
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from flowshunt.engine import Alert, Signature
+from flowshunt.packets.batch import FrameBatch
+
+PROTOCOL_NAMES = {
+    1: "ICMP",
+    2: "IGMP",
+    4: "IPIP",
+    6: "TCP",
+    17: "UDP",
+    41: "IPV6",
+    47: "GRE",
+    50: "ESP",
+    51: "AH",
+    58: "IPV6-ICMP",
+    132: "SCTP",
+}
+
+
+def protocol_name(number: int) -> str:
+    """The name that EVE uses for an IP protocol number."""
+    return PROTOCOL_NAMES.get(number, str(number))
+
+
+@attrs.frozen
+class Endpoint:
+    """An address and a port; address "" where there is no IP packet, port 0 where the protocol has none."""
+
+    address: str = ""
+    port: int = 0
+
+    def __str__(self) -> str:
+        if not self.port:
+            return self.address or "-"
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+@attrs.frozen
+class AlertRecord:
+    """One alert, whole.
+
+    Attributes:
+        timestamp: ns since 1970-01-01 UTC, of the frame that triggered it (of the flow's last frame at its end).
+        frame: that frame's number, counted from 0; -1 where none did.
+        flow_id: the flow's id, 0: none. `initiator` and `responder` are the flow's ends, in this order.
+    """
+
+    timestamp: int
+    frame: int
+    signature: Signature
+    source: Endpoint
+    destination: Endpoint
+    protocol: int
+    flow_id: int
+    initiator: Endpoint
+    responder: Endpoint
+    direction: int
+    vlans: tuple[int, ...] = ()
+    app_proto: str = ""
+    details: Any = attrs.field(factory=dict, eq=False)
+
+    @property
+    def flow_label(self) -> str:
+        """The flow in one line: protocol, initiator, responder."""
+        return f"{protocol_name(self.protocol)} {self.initiator} -> {self.responder}"
+
+
+def address_text(raw: NDArray[np.uint8], ip_version: int) -> str:
+    """The text of an address in uint8[16] (IPv4: the first four bytes)."""
+    if ip_version == 4:
+        return ".".join(map(str, raw[:4].tolist()))
+    return str(ipaddress.IPv6Address(raw[:16].tobytes())) if ip_version == 6 else ""
+
+
+def flow_endpoints(record: Any) -> tuple[Endpoint, Endpoint]:
+    """Initiator and responder of a FLOW row."""
+    version = int(record["ip_version"])
+    return (
+        Endpoint(address_text(record["source"], version), int(record["source_port"])),
+        Endpoint(address_text(record["destination"], version), int(record["destination_port"])),
+    )
+
+
+def frame_endpoints(frames: FrameBatch, header: Any, row: int) -> tuple[Endpoint, Endpoint]:
+    """Source and destination of a frame by its HEADER row, for frames of no flow."""
+    version = int(header["ip_version"])
+    if version not in (4, 6):
+        return Endpoint(), Endpoint()
+    start = int(frames.offset[row]) + int(header["l3"]) + (12 if version == 4 else 8)
+    size = 4 if version == 4 else 16
+    raw = frames.data[start : start + 2 * size]
+    return (
+        Endpoint(address_text(raw[:size], version), int(header["source_port"])),
+        Endpoint(address_text(raw[size:], version), int(header["destination_port"])),
+    )
+
+
+def vlan_ids(row: Any) -> tuple[int, ...]:
+    """The VLAN ids of a FLOW or HEADER row, outer first."""
+    return tuple(int(row[name]) for name in ("vlan", "inner_vlan") if row[name] != 0xFFFF)
+
+
+def resolve(
+    alert: Alert, frames: FrameBatch, headers: NDArray[Any], numbers: NDArray[np.int64], flow: Any | None
+) -> AlertRecord:
+    """Put an alert together with its frame (row of the batch inspected) and its flow (FLOW row, None: no flow)."""
+    header = headers[alert.row] if alert.row >= 0 else None
+    if flow is not None:
+        initiator, responder = flow_endpoints(flow)
+        source, destination = (responder, initiator) if alert.direction else (initiator, responder)
+        protocol, vlans, flow_id = int(flow["protocol"]), vlan_ids(flow), int(flow["id"])
+    elif header is not None:
+        source, destination = initiator, responder = frame_endpoints(frames, header, alert.row)
+        protocol, vlans, flow_id = int(header["protocol"]), vlan_ids(header), 0
+    else:
+        source = destination = initiator = responder = Endpoint()
+        protocol, vlans, flow_id = 0, (), 0
+    return AlertRecord(
+        timestamp=int(frames.timestamp[alert.row]) if alert.row >= 0 else alert.timestamp,
+        frame=int(numbers[alert.row]) if alert.row >= 0 else -1,
+        signature=alert.signature,
+        source=source,
+        destination=destination,
+        protocol=protocol,
+        flow_id=flow_id,
+        initiator=initiator,
+        responder=responder,
+        direction=alert.direction,
+        vlans=vlans,
+        app_proto=alert.app_proto,
+        details=alert.details,
+    )
