@@ -1,0 +1,38 @@
+"""Unaligned loads for column kernels: integers out of bytes. The caller has checked that the bytes are there.
+
+Unsigned indices keep Numba from handling negative ones, so that LLVM makes one load and one byte swap of each.
+"""
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from flowshunt.compiled import BYTES, kernel
+
+
+@kernel(types.int64(BYTES, types.int64), inline=True)
+def load16(data: NDArray[np.uint8], at: int) -> int:
+    """Two bytes in network order."""
+    where = np.uint64(at)
+    return (np.int64(data[where]) << 8) | np.int64(data[where + np.uint64(1)])
+
+
+@kernel(types.int64(BYTES, types.int64), inline=True)
+def load32(data: NDArray[np.uint8], at: int) -> int:
+    """Four bytes in network order, unsigned."""
+    where = np.uint64(at)
+    return (
+        (np.int64(data[where]) << 24)
+        | (np.int64(data[where + np.uint64(1)]) << 16)
+        | (np.int64(data[where + np.uint64(2)]) << 8)
+        | np.int64(data[where + np.uint64(3)])
+    )
+
+
+@kernel(types.int64(BYTES, types.int64, types.int64), inline=True)
+def load32_as(data: NDArray[np.uint8], at: int, big_endian: int) -> int:
+    """Four bytes in the byte order of a file, unsigned."""
+    value = load32(data, at)
+    if big_endian == 0:
+        value = ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | (value >> 24)
+    return value
