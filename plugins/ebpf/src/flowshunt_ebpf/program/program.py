@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import attrs
+
 from flowshunt.errors import InputError
 from flowshunt.insn import CALL_K, LD_IMM64, PSEUDO_CALL, PSEUDO_FUNC, Instruction, decode, encode
-
 from flowshunt_ebpf.program.map_definition import MapDefinition
 from flowshunt_ebpf.program.program_type import AttachType, ProgramType
 
