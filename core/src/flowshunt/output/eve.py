@@ -4,8 +4,8 @@ import json
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -269,7 +269,7 @@ class EveWriter:
         except OSError as error:
             kept = block.rfind(b"\n", 0, done) + 1
             self.events -= lines - block.count(b"\n", 0, kept)
-            if self._path != "-":
+            with suppress(OSError):  # a device or a pipe has no length to set
                 os.ftruncate(self._descriptor, self._whole + kept)
             self.failure = (
                 f"{self._path}: EVE events can't be written: {error.strerror} "

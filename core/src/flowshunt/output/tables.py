@@ -1,0 +1,162 @@
+"""Results as tables for a terminal. They render what `flowshunt.pipeline` computed, and compute nothing."""
+
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from flowshunt.pipeline.compare import AlertChange, Comparison, ModeFigures
+from flowshunt.pipeline.mode import BypassMode
+from flowshunt.pipeline.result import Amount, RunResult
+
+_FLOWS_SHOWN = 5
+_RULES_SHOWN = 10
+_MODE_TITLES = {
+    BypassMode.OFF: "no bypass",
+    BypassMode.SOFTWARE: "software bypass",
+    BypassMode.HARDWARE: "hardware bypass",
+}
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes in decimal units."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def _amount(amount: Amount, total: Amount) -> str:
+    share = f" ({amount.frames / total.frames:.1%})" if total.frames else ""
+    return f"{amount.frames:,} frames, {bytes_text(amount.bytes)}{share}"
+
+
+def _spread(result: RunResult) -> str:
+    frames = [buffer.frames for buffer in result.host_buffers]
+    if not sum(frames):
+        return f"{len(frames)} buffers, idle"
+    return f"{len(frames)} buffers, busiest {max(frames) / sum(frames):.1%}"
+
+
+def _flows(result: RunResult) -> str:
+    parts = [f"{count:,} {who}" for who, count in sorted(result.flows_bypassed.items()) if count]
+    return f"{result.flows:,}; bypassed: {', '.join(parts) or 'none'}"
+
+
+def _actions(result: RunResult) -> str:
+    return ", ".join(f"{name} {amount.frames:,}" for name, amount in sorted(result.by_action.items())) or "-"
+
+
+_RUN_ROWS: tuple[tuple[str, Callable[[RunResult], str]], ...] = (
+    ("NIC", lambda r: r.nic),
+    ("in", lambda r: f"{r.total.frames:,} frames, {bytes_text(r.total.bytes)}"),
+    ("delivered to the host", lambda r: _amount(r.delivered, r.total)),
+    ("bypassed on the NIC", lambda r: _amount(r.bypassed_nic, r.total)),
+    ("bypassed in the host", lambda r: _amount(r.bypassed_host, r.total)),
+    ("bypassed frames by action", _actions),
+    ("dropped by rule", lambda r: _amount(r.dropped, r.total)),
+    ("inspected", lambda r: _amount(r.inspected, r.total)),
+    ("flows", _flows),
+    ("load over host buffers", _spread),
+    ("host CPU time", lambda r: f"{r.host_time.total / 1e6:,.1f} ms"),
+)
+
+
+def _throughput(figures: ModeFigures) -> str:
+    throughput = figures.throughput
+    bound = "line rate" if throughput.host_gbps >= throughput.line_rate else "host"
+    return f"{throughput.lossless_gbps:.1f} Gbit/s ({bound})"
+
+
+def print_run(console: Console, result: RunResult) -> None:
+    """A run's figures and its alerts."""
+    table = Table(title=f"{_MODE_TITLES[result.mode]}, engine {result.engine}", show_header=False, title_justify="left")
+    table.add_column()
+    table.add_column(justify="right")
+    for name, show in _RUN_ROWS:
+        table.add_row(name, show(result))
+    table.add_row("host CPU time per frame", f"{result.host_ns_per_frame:,.0f} ns")
+    table.add_row("alerts", f"{sum(result.alerts.values()):,}")
+    console.print(table)
+    if result.alerts:
+        alerts = Table(title="alerts by signature", title_justify="left")
+        for column, justify in (("sid", "right"), ("signature", "left"), ("alerts", "right")):
+            alerts.add_column(column, justify=justify)  # type: ignore[arg-type]
+        for signature, count in sorted(result.alerts.items(), key=lambda item: (item[0].gid, item[0].sid)):
+            alerts.add_row(str(signature.sid), signature.message, f"{count:,}")
+        console.print(alerts)
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """The modes side by side, alerts by signature, and the alerts that bypass loses."""
+    modes = comparison.modes
+    table = Table(title="bypass modes side by side", title_justify="left")
+    table.add_column()
+    for mode in modes:
+        table.add_column(_MODE_TITLES[mode], justify="right")
+    for name, show in _RUN_ROWS:
+        table.add_row(name, *(show(m.result) for m in modes.values()))
+    rounds = f" (median of {comparison.rounds})" if comparison.rounds > 1 else ""
+    table.add_row(f"host CPU time per frame{rounds}", *(f"{m.host_ns_per_frame:,.0f} ns" for m in modes.values()))
+    table.add_row("host cost to no bypass", *(f"{m.cost_ratio:.3f}" for m in modes.values()))
+    cores = next(iter(modes.values())).throughput.cores
+    label = f"lossless throughput, {cores} core{'s' if cores > 1 else ''}"
+    table.add_row(label, *(_throughput(m) for m in modes.values()))
+    table.add_row("alerts", *(f"{sum(m.result.alerts.values()):,}" for m in modes.values()))
+    table.add_row("alerts lost", *(f"{sum(c.count for c in m.lost):,}" for m in modes.values()))
+    console.print(table)
+    ratio = comparison.hardware_to_software
+    if ratio:
+        console.print(f"hardware bypass costs the host {ratio:.3f} of software bypass (1/{1 / ratio:.1f})")
+    _print_alerts(console, comparison)
+    for mode, figures in modes.items():
+        _print_changes(console, f"alerts lost to {_MODE_TITLES[mode]}", figures.lost)
+        _print_changes(console, f"alerts only with {_MODE_TITLES[mode]}", figures.gained)
+
+
+def _print_alerts(console: Console, comparison: Comparison) -> None:
+    signatures = {s for m in comparison.modes.values() for s in m.result.alerts}
+    if not signatures:
+        return
+    table = Table(title="alerts by signature", title_justify="left")
+    table.add_column("sid", justify="right")
+    table.add_column("signature")
+    for mode in comparison.modes:
+        table.add_column(_MODE_TITLES[mode], justify="right")
+    for signature in sorted(signatures, key=lambda s: (s.gid, s.sid)):
+        counts = (m.result.alerts.get(signature, 0) for m in comparison.modes.values())
+        table.add_row(str(signature.sid), signature.message, *(f"{count:,}" for count in counts))
+    console.print(table)
+
+
+def _print_changes(console: Console, title: str, changes: Sequence[AlertChange]) -> None:
+    if not changes:
+        return
+    table = Table(title=title, title_justify="left")
+    table.add_column("sid", justify="right")
+    table.add_column("signature")
+    table.add_column("alerts", justify="right")
+    table.add_column("flows")
+    for change in changes:
+        flows = [f"{flow} ({count})" if count > 1 else flow for flow, count in change.flows[:_FLOWS_SHOWN]]
+        if len(change.flows) > _FLOWS_SHOWN:
+            flows.append(f"and {len(change.flows) - _FLOWS_SHOWN:,} more (--json has all)")
+        table.add_row(str(change.signature.sid), change.signature.message, f"{change.count:,}", "\n".join(flows))
+    console.print(table)
+
+
+def print_problems(console: Console, result: RunResult, *, verbose: bool) -> None:
+    """What was left out or went wrong, a line each: skipped rules (the first few unless verbose), captures."""
+    if result.skipped_rules:
+        console.print(f"rules: {result.loaded_rules:,} loaded, {len(result.skipped_rules):,} skipped", style="yellow")
+        shown = result.skipped_rules if verbose else result.skipped_rules[:_RULES_SHOWN]
+        for problem in shown:
+            console.print(f"  {problem.path}:{problem.line}: sid {problem.sid}: {problem.reason}", markup=False)
+        if len(shown) < len(result.skipped_rules):
+            console.print(f"  and {len(result.skipped_rules) - len(shown):,} more (-v or --json shows all)")
+    for text in (*result.warnings, *result.problems):
+        console.print(f"warning: {text}", style="yellow", markup=False)
+    if result.interrupted:
+        console.print("interrupted: the figures cover what was read until then", style="yellow")
