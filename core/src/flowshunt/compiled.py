@@ -51,10 +51,11 @@ def cache_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"flowshunt-{os.getuid()}"
 
 
-def kernel(signature: Any, *, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
+def kernel(signature: Any, *, inline: bool = False, entry: bool = True) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for one signature, without the GIL, with C division, from the cache where it is there.
 
-    `inline=True` is for small functions that other kernels call: LLVM is asked to inline them.
+    `inline=True` is for small functions that other kernels call: LLVM is asked to inline them. `entry=False` is for
+    functions that only other kernels call: the wrapper to call them from Python, often most of the work, isn't made.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -69,6 +70,8 @@ def kernel(signature: Any, *, inline: bool = False) -> Callable[[Callable[..., A
                 error_model="numpy",
                 forceinline=inline,
                 boundscheck=bool(numba.config.BOUNDSCHECK),
+                no_cpython_wrapper=not entry,
+                no_cfunc_wrapper=True,
             )(function)
         finally:
             numba.config.CACHE_DIR = previous
