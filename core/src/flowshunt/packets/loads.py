@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from flowshunt.compiled import BYTES, kernel
 
 
-@kernel(types.int64(BYTES, types.int64), inline=True)
+@kernel(types.int64(BYTES, types.int64), inline=True, entry=False)
 def load16(data: NDArray[np.uint8], at: int) -> int:
     """Two bytes in network order."""
     where = np.uint64(at)
     return (np.int64(data[where]) << 8) | np.int64(data[where + np.uint64(1)])
 
 
-@kernel(types.int64(BYTES, types.int64), inline=True)
+@kernel(types.int64(BYTES, types.int64), inline=True, entry=False)
 def load32(data: NDArray[np.uint8], at: int) -> int:
     """Four bytes in network order, unsigned."""
     where = np.uint64(at)
@@ -29,7 +29,7 @@ def load32(data: NDArray[np.uint8], at: int) -> int:
     )
 
 
-@kernel(types.int64(BYTES, types.int64, types.int64), inline=True)
+@kernel(types.int64(BYTES, types.int64, types.int64), inline=True, entry=False)
 def load32_as(data: NDArray[np.uint8], at: int, big_endian: int) -> int:
     """Four bytes in the byte order of a file, unsigned."""
     value = load32(data, at)

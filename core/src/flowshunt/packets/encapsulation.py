@@ -1,0 +1,257 @@
+"""Kernels for what lies between a frame's start and its IP header: link headers, VLAN tags, MPLS labels, PPPoE.
+
+Positions, `end` and `whole` are as in `flowshunt.packets.network`. A position is passed on with what stands there: an
+EtherType, or one of the negative values below.
+"""
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from flowshunt.compiled import BYTES, kernel
+from flowshunt.packets.batch import (
+    LINK_ETHERNET,
+    LINK_IPV4,
+    LINK_IPV6,
+    LINK_LINUX_SLL,
+    LINK_LINUX_SLL2,
+    LINK_LOOP,
+    LINK_NULL,
+    LINK_RAW,
+)
+from flowshunt.packets.headers import MALFORMED, NO_VLAN, TOO_DEEP, TRUNCATED, UNKNOWN_LINK
+from flowshunt.packets.loads import load16, load32
+from flowshunt.packets.network import INT, ROW
+
+ETHERNET_FRAME = -1
+LLC = -2
+IP_BY_VERSION = -3
+STOP = -4
+"""Nothing that can be decoded further."""
+
+IPV4 = 0x0800
+IPV6 = 0x86DD
+_ARP = 0x0806
+_VLAN = 0x8100
+_QINQ = 0x88A8
+_QINQ_OLD = 0x9100
+_MPLS = 0x8847
+_MPLS_MULTICAST = 0x8848
+_PPPOE_SESSION = 0x8864
+_PPP_IPV4 = 0x0021
+_PPP_IPV6 = 0x0057
+_LEAST_ETHERTYPE = 0x600
+
+ETHERNET_HEADER = 14
+_SNAP_HEADER = 8
+_MAX_TAGS = 8
+_MAX_LABELS = 16
+_MAX_STEPS = 32
+
+_DLT_RAW = 12
+_DLT_RAW_OPENBSD = 14
+_ARPHRD_NETLINK = 824
+_SLL_LLC = 4
+
+
+@kernel(types.UniTuple(INT, 2)(BYTES, ROW, INT, INT, INT), entry=False)
+def decode_link(data: NDArray[np.uint8], row: np.record, link: int, at: int, end: int) -> tuple[int, int]:
+    """What stands at a frame's start, or after its link header: (EtherType or such, position)."""
+    if link == LINK_ETHERNET:
+        return ETHERNET_FRAME, at
+    if link == LINK_RAW or link == _DLT_RAW or link == _DLT_RAW_OPENBSD:
+        return IP_BY_VERSION, at
+    if link == LINK_IPV4:
+        return IPV4, at
+    if link == LINK_IPV6:
+        return IPV6, at
+    following = np.int64(STOP)
+    length = np.int64(4)
+    if link == LINK_LINUX_SLL:
+        length = np.int64(16)
+    elif link == LINK_LINUX_SLL2:
+        length = np.int64(20)
+    elif link != LINK_NULL and link != LINK_LOOP:
+        row.flags |= UNKNOWN_LINK
+        return STOP, at
+    if end - at < length:
+        row.flags |= TRUNCATED
+        return STOP, at
+    if link == LINK_NULL or link == LINK_LOOP:
+        # The address family, in the byte order of whichever machine captured: it is a small number.
+        family = load32(data, at)
+        if family > 0xFFFF:
+            family = ((family >> 24) & 0xFF) | ((family >> 8) & 0xFF00)
+        if family == 2:
+            following = np.int64(IPV4)
+        elif family == 10 or family == 24 or family == 28 or family == 30:
+            following = np.int64(IPV6)
+        return following, at + length
+    protocol = load16(data, at + 14) if link == LINK_LINUX_SLL else load16(data, at)
+    hardware = load16(data, at + 2) if link == LINK_LINUX_SLL else load16(data, at + 8)
+    if hardware != _ARPHRD_NETLINK:
+        if protocol == _SLL_LLC:
+            following = np.int64(LLC)
+        elif protocol >= _LEAST_ETHERTYPE:
+            following = protocol
+    return following, at + length
+
+
+@kernel(types.UniTuple(INT, 2)(BYTES, INT, INT), entry=False)
+def decode_ppp(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
+    """What a PPP frame (RFC 1661) carries: (EtherType or STOP, position). Address and control bytes may lead it."""
+    if end - at >= 2 and load16(data, at) == 0xFF03:
+        at += 2
+    if end - at < 2:
+        return STOP, at
+    protocol = np.int64(data[np.uint64(at)])
+    # An odd first byte is a compressed protocol field.
+    if protocol & 1:
+        at += 1
+    else:
+        protocol = load16(data, at)
+        at += 2
+    if protocol == _PPP_IPV4:
+        return IPV4, at
+    if protocol == _PPP_IPV6:
+        return IPV6, at
+    return STOP, at
+
+
+@kernel(types.boolean(INT), inline=True, entry=False)
+def is_familiar(ethertype: int) -> bool:
+    """Whether a value where an EtherType is expected is one that frames in a pseudowire usually have."""
+    return (
+        ethertype == IPV4
+        or ethertype == IPV6
+        or ethertype == _ARP
+        or ethertype == _VLAN
+        or ethertype == _QINQ
+        or ethertype == _MPLS
+        or ethertype == _PPPOE_SESSION
+        or ethertype <= 1500
+    )
+
+
+@kernel(types.UniTuple(INT, 2)(BYTES, INT, INT), entry=False)
+def below_labels(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
+    """Guess what an MPLS label stack carries, for nothing in it says so: (what, bytes to skip before it).
+
+    By the first nibble, as routers do (RFC 4928): 4 and 6 are IP where the length agrees; 0 is a control word
+    (RFC 4385) or a MAC address, told apart by the EtherType; anything else is a MAC address.
+    """
+    room = end - at
+    if room < 1:
+        return IP_BY_VERSION, 0
+    nibble = data[np.uint64(at)] >> 4
+    plain = room >= ETHERNET_HEADER and is_familiar(load16(data, at + 12))
+    if nibble == 4 and not (plain and room >= 4 and load16(data, at + 2) > room):
+        return IPV4, 0
+    if nibble == 6 and not (plain and load16(data, at + 4) + 40 > room):
+        return IPV6, 0
+    if nibble == 0 and (not plain or (room >= 18 and load16(data, at) == 0 and is_familiar(load16(data, at + 16)))):
+        return (ETHERNET_FRAME, 4) if room >= 4 else (STOP, 0)
+    if nibble == 1 and not plain:
+        return STOP, 0
+    return ETHERNET_FRAME, 0
+
+
+@kernel(types.UniTuple(INT, 2)(BYTES, ROW, INT, INT, INT, INT), entry=False)
+def decode_encapsulation(
+    data: NDArray[np.uint8], row: np.record, following: int, at: int, end: int, whole: int
+) -> tuple[int, int]:
+    """Pass everything up to an IP header. Returns (IPV4, IPV6 or STOP, position), and sets `row.ethertype`."""
+    cut = MALFORMED if whole else TRUNCATED
+    tags = 0
+    labels = 0
+    for _ in range(_MAX_STEPS):
+        if following == IPV4 or following == IPV6:
+            row.ethertype = following
+            return following, at
+        room = end - at
+        if following == ETHERNET_FRAME:
+            if room < ETHERNET_HEADER:
+                row.flags |= cut
+                return STOP, at
+            following = load16(data, at + 12)
+            at += ETHERNET_HEADER
+            if following < _LEAST_ETHERTYPE:
+                following = np.int64(LLC)
+        elif following == IP_BY_VERSION:
+            row.ethertype = 0
+            if room < 1:
+                row.flags |= cut
+                return STOP, at
+            version = data[np.uint64(at)] >> 4
+            if version != 4 and version != 6:
+                row.flags |= MALFORMED
+                return STOP, at
+            following = np.int64(IPV4 if version == 4 else IPV6)
+        elif following == LLC:
+            row.ethertype = 0
+            if room < 3:
+                row.flags |= cut
+                return STOP, at
+            if load16(data, at) != 0xAAAA or data[np.uint64(at + 2)] != 3:
+                return STOP, at
+            if room < _SNAP_HEADER:
+                row.flags |= cut
+                return STOP, at
+            # EtherTypes stand under the organization codes 0 (RFC 1042) and 0xF8 (IEEE 802.1H).
+            organization = load32(data, at + 2) & 0xFFFFFF
+            if organization != 0 and organization != 0xF8:
+                return STOP, at
+            following = load16(data, at + 6)
+            at += _SNAP_HEADER
+            if following < _LEAST_ETHERTYPE:
+                return STOP, at
+        elif following == _VLAN or following == _QINQ or following == _QINQ_OLD:
+            row.ethertype = following
+            tags += 1
+            if tags > _MAX_TAGS:
+                row.flags |= TOO_DEEP
+                return STOP, at
+            if room < 4:
+                row.flags |= cut
+                return STOP, at
+            identifier = load16(data, at) & 0xFFF
+            if row.vlan == NO_VLAN:
+                row.vlan = identifier
+            elif row.inner_vlan == NO_VLAN:
+                row.inner_vlan = identifier
+            following = load16(data, at + 2)
+            at += 4
+            if following < _LEAST_ETHERTYPE:
+                following = np.int64(LLC)
+        elif following == _MPLS or following == _MPLS_MULTICAST:
+            row.ethertype = following
+            bottom = False
+            while not bottom:
+                labels += 1
+                if labels > _MAX_LABELS:
+                    row.flags |= TOO_DEEP
+                    return STOP, at
+                if end - at < 4:
+                    row.flags |= cut
+                    return STOP, at
+                bottom = data[np.uint64(at + 2)] & 1 != 0
+                at += 4
+            following, skipped = below_labels(data, at, end)
+            at += skipped
+        elif following == _PPPOE_SESSION:
+            row.ethertype = following
+            if room < 8:
+                row.flags |= cut
+                return STOP, at
+            if data[np.uint64(at)] != 0x11:
+                row.flags |= MALFORMED
+                return STOP, at
+            if data[np.uint64(at + 1)] != 0:
+                return STOP, at
+            following, at = decode_ppp(data, at + 6, end)
+        else:
+            if following >= 0:
+                row.ethertype = following
+            return STOP, at
+    row.flags |= TOO_DEEP
+    return STOP, at

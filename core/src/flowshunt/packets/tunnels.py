@@ -1,0 +1,141 @@
+"""Kernels for tunnel headers: GRE and NVGRE, VXLAN, GTP-U. IP in IP has none.
+
+Positions, `end` and `whole` are as in `flowshunt.packets.network`; what a tunnel carries is given as in
+`flowshunt.packets.encapsulation`.
+"""
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from flowshunt.compiled import BYTES, kernel
+from flowshunt.packets.encapsulation import ETHERNET_FRAME, IPV4, IPV6, STOP, decode_ppp
+from flowshunt.packets.headers import (
+    MALFORMED,
+    TRUNCATED,
+    TUNNEL_GRE,
+    TUNNEL_GTPU,
+    TUNNEL_NONE,
+    TUNNEL_NVGRE,
+    TUNNEL_VXLAN,
+)
+from flowshunt.packets.loads import load16
+from flowshunt.packets.network import INT, ROW
+
+IP_IN_IP = 4
+IPV6_IN_IP = 41
+GRE = 47
+
+VXLAN_PORT = 4789
+VXLAN_PORT_LINUX = 8472
+GTPU_PORT = 2152
+
+_GRE_CHECKSUM = 0x8000
+_GRE_ROUTING = 0x4000
+_GRE_KEY = 0x2000
+_GRE_SEQUENCE = 0x1000
+_GRE_ACKNOWLEDGE = 0x0080
+_TRANSPARENT_ETHERNET = 0x6558
+_ERSPAN = 0x88BE
+_ERSPAN_III = 0x22EB
+_PPP = 0x880B
+
+_VXLAN_HEADER = 8
+_GTPU_HEADER = 8
+_GTPU_PACKET = 255
+_MAX_GTPU_EXTENSIONS = 8
+
+
+@kernel(types.UniTuple(INT, 3)(BYTES, ROW, INT, INT, INT), entry=False)
+def decode_gre(data: NDArray[np.uint8], row: np.record, at: int, end: int, whole: int) -> tuple[int, int, int]:
+    """GRE (RFC 2784, 2890), NVGRE (RFC 7637), ERSPAN I to III, PPTP (RFC 2637).
+
+    Returns (TUNNEL_NONE, TUNNEL_GRE or TUNNEL_NVGRE, what it carries, position).
+    """
+    cut = MALFORMED if whole else TRUNCATED
+    if end - at < 4:
+        row.flags |= cut
+        return TUNNEL_NONE, STOP, at
+    flags = load16(data, at)
+    protocol = load16(data, at + 2)
+    version = flags & 7
+    if version > 1 or flags & _GRE_ROUTING:
+        return TUNNEL_NONE, STOP, at
+    length = np.int64(4)
+    if flags & _GRE_CHECKSUM:
+        length += 4
+    if flags & _GRE_KEY:
+        length += 4
+    if flags & _GRE_SEQUENCE:
+        length += 4
+    if version == 1 and flags & _GRE_ACKNOWLEDGE:
+        length += 4
+    if end - at < length:
+        row.flags |= cut
+        return TUNNEL_NONE, STOP, at
+    at += length
+    row.ethertype = protocol
+    if version == 1:
+        if protocol != _PPP or not flags & _GRE_SEQUENCE:
+            return TUNNEL_GRE, STOP, at
+        following, at = decode_ppp(data, at, end)
+        return TUNNEL_GRE, following, at
+    if protocol == _TRANSPARENT_ETHERNET:
+        return (TUNNEL_NVGRE if flags & _GRE_KEY else TUNNEL_GRE), ETHERNET_FRAME, at
+    if protocol == _ERSPAN:
+        # Without a sequence number it is type I, which has no header of its own.
+        return TUNNEL_GRE, ETHERNET_FRAME, at + (8 if flags & _GRE_SEQUENCE else 0)
+    if protocol == _ERSPAN_III:
+        if end - at < 12:
+            row.flags |= cut
+            return TUNNEL_NONE, STOP, at
+        platform = 8 if data[np.uint64(at + 11)] & 1 else 0
+        ethernet = (data[np.uint64(at + 10)] >> 2) & 31 == 0
+        return TUNNEL_GRE, (ETHERNET_FRAME if ethernet else STOP), at + 12 + platform
+    return TUNNEL_GRE, protocol, at
+
+
+@kernel(types.UniTuple(INT, 3)(BYTES, ROW, INT, INT, INT, INT), entry=False)
+def decode_udp_tunnel(
+    data: NDArray[np.uint8], row: np.record, port: int, at: int, end: int, whole: int
+) -> tuple[int, int, int]:
+    """VXLAN (RFC 7348) and GTP-U (3GPP TS 29.281), by UDP destination port and by what stands in the payload at `at`.
+
+    Returns (TUNNEL_NONE, TUNNEL_VXLAN or TUNNEL_GTPU, what it carries, position). Other traffic on these ports is
+    none of them.
+    """
+    if end - at < 8:
+        return TUNNEL_NONE, STOP, at
+    flags = np.int64(data[np.uint64(at)])
+    if port != GTPU_PORT:
+        if not flags & 0x08:
+            return TUNNEL_NONE, STOP, at
+        return TUNNEL_VXLAN, ETHERNET_FRAME, at + _VXLAN_HEADER
+    # Version 1, protocol type GTP, and a packet inside.
+    if flags >> 4 != 3 or data[np.uint64(at + 1)] != _GTPU_PACKET:
+        return TUNNEL_NONE, STOP, at
+    position = at + _GTPU_HEADER
+    if flags & 7:
+        position += 4
+        extension = np.int64(0)
+        if position <= end and flags & 4:
+            extension = np.int64(data[np.uint64(position - 1)])
+        for _ in range(_MAX_GTPU_EXTENSIONS):
+            if extension == 0 or position >= end:
+                break
+            size = np.int64(data[np.uint64(position)]) * 4
+            if size == 0:
+                row.flags |= MALFORMED
+                return TUNNEL_NONE, STOP, at
+            position += size
+            if position <= end:
+                extension = np.int64(data[np.uint64(position - 1)])
+        if extension != 0 and position < end:
+            return TUNNEL_NONE, STOP, at
+    if position >= end:
+        row.flags |= MALFORMED if whole else TRUNCATED
+        return TUNNEL_NONE, STOP, at
+    version = data[np.uint64(position)] >> 4
+    if version != 4 and version != 6:
+        return TUNNEL_GTPU, STOP, position
+    return TUNNEL_GTPU, (IPV4 if version == 4 else IPV6), position
