@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -22,7 +22,7 @@ from flowshunt.engine import (
 )
 from flowshunt.errors import ContractError
 from flowshunt.flows.record import Bypass, EndReason
-from flowshunt.flows.table import FlowTable
+from flowshunt.flows.table import Ended, FlowTable
 from flowshunt.nic import ALREADY_LEARNED, LEARNED, Nic
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.decode import decode
@@ -60,6 +60,16 @@ def _amount(frames: FrameBatch, chosen: NDArray[np.bool_]) -> Amount:
     return Amount(int(np.count_nonzero(chosen)), int(frames.wire[chosen].sum(dtype=np.int64)))
 
 
+_NOTHING = (
+    FrameBatch.empty(),
+    np.empty(0, HEADER),
+    np.empty(0, np.int64),
+    np.empty(0, np.int32),
+    np.empty(0, np.uint8),
+    np.empty(0, np.uint8),
+)
+
+
 class Host:
     """The host of one partition: its flow table, its engine session, and what they counted."""
 
@@ -82,6 +92,7 @@ class Host:
         self._engine_name = engine_name
         self._override = override
         self._clock = _Clock()
+        self._ended: Ended | None = None
         self._flows_view = table.records.view()
         self._flows_view.flags.writeable = False
         self._action_numbers: dict[str, int] = {}
@@ -136,8 +147,9 @@ class Host:
         events: NDArray[np.uint8],
     ) -> None:
         clock = self._clock
-        none_ended = np.empty(0, np.int32)
-        batch = InspectionBatch(frames, headers, slot, direction, events, self._flows_view, none_ended)
+        ended, self._ended = self._ended, None
+        ended_slots = np.empty(0, np.int32) if ended is None else ended.slots
+        batch = InspectionBatch(frames, headers, slot, direction, events, self._flows_view, ended_slots)
         verdicts = self._session.inspect(batch)
         if verdicts.disposition.shape != (len(frames),):
             raise ContractError(
@@ -146,6 +158,7 @@ class Host:
         clock.lap("inspect")
         self._count_inspected(frames, slot, direction, verdicts)
         self._report(verdicts, frames, headers, numbers)
+        self._finish(ended)
         clock.lap("output")
         if len(verdicts.bypass_slot):
             self._offload(verdicts)
@@ -198,18 +211,13 @@ class Host:
         frames: FrameBatch,
         headers: NDArray[Any],
         numbers: NDArray[np.int64],
-        ended: Mapping[int, Any] | None = None,
     ) -> None:
         if not verdicts.alerts:
             return
         records = self._table.records
         resolved = []
         for alert in verdicts.alerts:
-            flow = None
-            if alert.slot >= 0:
-                flow = (ended or {}).get(alert.slot)
-                flow = records[alert.slot] if flow is None else flow
-            record = resolve(alert, frames, headers, numbers, flow)
+            record = resolve(alert, frames, headers, numbers, records[alert.slot] if alert.slot >= 0 else None)
             resolved.append(record)
             signature = record.signature
             self.alerts[signature] += 1
@@ -247,26 +255,38 @@ class Host:
             self.flows_bypassed["local"] += len(slots)
 
     def end_of_burst(self, now: int) -> None:
-        """Take in the card's flow records, age the host's flows to `now` (ns), and finish those that ended."""
+        """Take in the card's flow records, age the host's flows to `now` (ns), and find those that ended."""
         records = self._nic.ended(now) if self._mode is BypassMode.HARDWARE else None
-        clock = self._clock
-        clock.start()
+        self._clock.start()
+        if self._ended is not None:
+            self._inspect(*_NOTHING)
         if records is not None and len(records):
             self._take_in(records)
-            clock.lap("offload")
+            self._clock.lap("offload")
         self._table.expire(now)
-        self._finish_ended()
+        ended = self._table.drain()
+        if len(ended):
+            self._ended = ended
+        self._clock.lap("flows")
 
     def close(self) -> None:
         """End every flow, on the card and in the host, and give the engine its last word."""
         records = self._nic.close()
-        clock = self._clock
-        clock.start()
+        self._clock.start()
+        if self._ended is not None:
+            self._inspect(*_NOTHING)
         if len(records):
             self._take_in(records)
+        self._clock.lap("offload")
         self._table.close()
-        clock.lap("offload")
-        self._finish_ended(last=True)
+        ended = self._table.drain()
+        self._clock.lap("flows")
+        verdicts = self._session.close(self._flows_view, ended.slots)
+        self._clock.lap("inspect")
+        frames, headers, numbers, *_ = _NOTHING
+        self._report(verdicts, frames, headers, numbers)
+        self._finish(ended)
+        self._clock.lap("output")
 
     def _take_in(self, records: NDArray[Any]) -> None:
         """Add what the card counted to the host's records, and end those flows for the card's reason."""
@@ -277,33 +297,12 @@ class Host:
         for reason in np.unique(records["end_reason"]).tolist():
             self._table.remove(slots[records["end_reason"] == reason], EndReason(reason))
 
-    def _finish_ended(self, *, last: bool = False) -> None:
-        drained = self._table.drain()
-        clock = self._clock
-        clock.lap("flows")
-        if len(drained.slots) or last:
-            nothing = FrameBatch.empty()
-            no_headers = np.empty(0, HEADER)
-            if last:
-                verdicts = self._session.close(self._flows_view, drained.slots)
-            else:
-                verdicts = self._session.inspect(
-                    InspectionBatch(
-                        nothing,
-                        no_headers,
-                        np.empty(0, np.int32),
-                        np.empty(0, np.uint8),
-                        np.empty(0, np.uint8),
-                        self._flows_view,
-                        drained.slots,
-                    )
-                )
-            clock.lap("inspect")
-            if verdicts.alerts:
-                by_slot = dict(zip(drained.slots.tolist(), drained.records, strict=True))
-                self._report(verdicts, nothing, no_headers, np.empty(0, np.int64), by_slot)
-        for reason, count in zip(*np.unique(drained.records["end_reason"], return_counts=True), strict=True):
-            self.flows_ended[EndReason(int(reason)).name.lower()] += int(count)
-        if self._sink is not None and len(drained.records):
-            self._sink.flows(drained.records, self.action_names)
-        clock.lap("output")
+    def _finish(self, ended: Ended | None) -> None:
+        """Count flows that ended, and write their records."""
+        if ended is None or not len(ended):
+            return
+        reasons, counts = np.unique(ended.records["end_reason"], return_counts=True)
+        for reason, count in zip(reasons.tolist(), counts.tolist(), strict=True):
+            self.flows_ended[EndReason(reason).name.lower()] += count
+        if self._sink is not None:
+            self._sink.flows(ended.records, self.action_names)

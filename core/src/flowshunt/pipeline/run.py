@@ -1,5 +1,6 @@
 """One run over captures: NIC to host buffers to engine to verdict to offload."""
 
+import secrets
 import signal
 import threading
 import time
@@ -43,6 +44,7 @@ class RunConfig:
         host_buffers: None: the model's default.
         flow_capacity: flows that the host keeps; beyond it the least recently seen is displaced.
         nic_flows: rows of the card's flow table, None: by need up to the model's.
+        seed: of the flow tables' hashes; random, so that nobody can make flows collide. No result depends on it.
     """
 
     captures: tuple[str, ...]
@@ -59,7 +61,7 @@ class RunConfig:
     flow_capacity: int = DEFAULT_FLOWS
     nic_flows: int | None = None
     timeouts: FlowTimeouts = attrs.field(factory=FlowTimeouts)
-    seed: int = 0
+    seed: int = attrs.field(factory=lambda: secrets.randbits(63))
 
 
 @contextmanager
@@ -76,7 +78,8 @@ def _stop_request() -> Iterator[threading.Event]:
         stop.set()
         signal.signal(number, previous[number])
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
         previous[number] = signal.signal(number, ask)
     try:
         yield stop
