@@ -1,0 +1,88 @@
+"""SipHash-1-3 of flow keys: a keyed hash, so that nobody who doesn't know a table's key can make flows collide in it.
+
+The function is Aumasson and Bernstein's ("SipHash: a fast short-input PRF", 2012) with one round a word and three at
+the end, as hash tables of Rust and Python use it. Words are 64 bits, little-endian.
+"""
+
+import numpy as np
+from numba import types
+
+from flowshunt.compiled import kernel
+
+_U64 = types.uint64
+_STATE = types.UniTuple(_U64, 4)
+_MASK = (1 << 64) - 1
+
+_INIT_0 = np.uint64(0x736F6D6570736575)
+_INIT_1 = np.uint64(0x646F72616E646F6D)
+_INIT_2 = np.uint64(0x6C7967656E657261)
+_INIT_3 = np.uint64(0x7465646279746573)
+_FINAL = np.uint64(0xFF)
+
+
+@kernel(_STATE(_U64, _U64, _U64, _U64), inline=True, entry=False)
+def _round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
+    v0 += v1
+    v1 = ((v1 << np.uint64(13)) | (v1 >> np.uint64(51))) ^ v0
+    v0 = (v0 << np.uint64(32)) | (v0 >> np.uint64(32))
+    v2 += v3
+    v3 = ((v3 << np.uint64(16)) | (v3 >> np.uint64(48))) ^ v2
+    v0 += v3
+    v3 = ((v3 << np.uint64(21)) | (v3 >> np.uint64(43))) ^ v0
+    v2 += v1
+    v1 = ((v1 << np.uint64(17)) | (v1 >> np.uint64(47))) ^ v2
+    v2 = (v2 << np.uint64(32)) | (v2 >> np.uint64(32))
+    return v0, v1, v2, v3
+
+
+@kernel(_U64(_U64, _U64, _U64, _U64, _U64, _U64, _U64, _U64), inline=True, entry=False)
+def siphash(k0: int, k1: int, a0: int, a1: int, b0: int, b1: int, ends: int, kind: int) -> int:
+    """The hash of two addresses (16 bytes each, as two words) and two more words, under the key (k0, k1).
+
+    Where a1 and b1 are 0 and a0 and b0 have 32 bits (IPv4), both addresses are hashed as one word. `kind` is the last
+    word; it holds the IP version, which tells the two forms apart, in its lower 56 bits.
+    """
+    v0 = k0 ^ _INIT_0
+    v1 = k1 ^ _INIT_1
+    v2 = k0 ^ _INIT_2
+    v3 = k1 ^ _INIT_3
+    if a1 | b1 | ((a0 | b0) >> np.uint64(32)):
+        v3 ^= a0
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+        v0 ^= a0
+        v3 ^= a1
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+        v0 ^= a1
+        v3 ^= b0
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+        v0 ^= b0
+        word = b1
+    else:
+        word = a0 | (b0 << np.uint64(32))
+    v3 ^= word
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0 ^= word
+    v3 ^= ends
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0 ^= ends
+    v3 ^= kind
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0 ^= kind
+    v2 ^= _FINAL
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return v0 ^ v1 ^ v2 ^ v3
+
+
+def hash_key(seed: int) -> tuple[int, int]:
+    """The 128-bit key (two words) of a table's seed: two steps of SplitMix64 from it."""
+    words = []
+    state = seed & _MASK
+    for _ in range(2):
+        state = (state + 0x9E3779B97F4A7C15) & _MASK
+        word = state
+        word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _MASK
+        words.append(word ^ (word >> 31))
+    return words[0], words[1]

@@ -1,0 +1,331 @@
+"""The flow table: which flow each frame belongs to, exact counts, and a record of every flow that ended.
+
+A flow is two endpoints (address and port), the outer and inner VLAN id, the protocol and the IP version of the innermost
+IP header; both directions are one flow. ICMP and other protocols without ports have port 0. The initiator, direction 0,
+is the sender of the first frame; of a first frame that is a SYN-ACK, its receiver.
+
+Fragments belong to their datagram's flow: a later fragment takes the ports of its first (looked up by addresses,
+protocol, IP identification and VLAN ids, for 60 s). One whose first fragment has not been seen goes to the flow of the
+same addresses without ports. Every frame is counted once.
+
+See `flowshunt.flows.life_cycle` for packet time, timers and TCP.
+
+**Memory** is bounded by the capacity: 204 bytes a row, 16 to 32 more for the index, committed as rows come into use.
+Rows never move, so views of `records` stay valid as long as the table.
+
+**Eviction.** `track` keeps at most 7/8 of the capacity live, the rest lets ended flows stand until they are drained. At
+that limit, a new flow ends another (reason DISPLACED): of the next 64 rows, a TCP flow that has closed, else one that no
+NIC has taken over, else any; among equals the least recently seen; never a flow of the same batch. A frame that finds no
+row free gets slot -1 and counts in `overflow`. Inserted flows may fill the whole capacity and displace nothing.
+"""
+
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from flowshunt.errors import InputError
+from flowshunt.flows import layout
+from flowshunt.flows.counters import FlowCounters
+from flowshunt.flows.edits import (
+    FULL,
+    INSERTED,
+    PRESENT,
+    UNUSABLE,
+    account_slots,
+    find_flows,
+    find_numbers,
+    index_ids,
+    insert_flows,
+    mark_slots,
+    remove_slots,
+)
+from flowshunt.flows.fragment_table import DATAGRAM, WAYS
+from flowshunt.flows.life_cycle import Rows, observe
+from flowshunt.flows.record import FLOW, Bypass, EndReason, FlowTimeouts
+from flowshunt.flows.siphash import hash_key
+from flowshunt.flows.slot_index import SMALLEST, index_copy
+from flowshunt.flows.tracking import AUTO_UNLEARN, CREATE, track_frames
+from flowshunt.packets.batch import FrameBatch
+from flowshunt.packets.headers import HEADER
+
+__all__ = ["FULL", "INSERTED", "PRESENT", "UNUSABLE", "Ended", "FlowTable", "Tracking"]
+
+_DATAGRAMS = 1 << 14
+"""Fragmented datagrams that a table remembers the ports of."""
+
+_MOST_ROWS = 1 << 30
+
+
+@attrs.frozen(eq=False)
+class Tracking:
+    """Where the frames of a batch belong, as columns of its length n.
+
+    Attributes:
+        slot: int32[n], the row of `FlowTable.records`; -1: no flow.
+        direction: uint8[n], 0 from the flow's initiator, 1 to it.
+        events: uint8[n], the bits `engine.NEW` and `engine.ESTABLISHED`.
+    """
+
+    slot: NDArray[np.int32]
+    direction: NDArray[np.uint8]
+    events: NDArray[np.uint8]
+
+
+@attrs.frozen(eq=False)
+class Ended:
+    """Flows that have ended, in the order they did: their records FLOW[k] (copies), and int32[k] their slots."""
+
+    records: NDArray[Any]
+    slots: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+
+class FlowTable:
+    """Flows in rows. Not thread-safe.
+
+    Results do not depend on the seed; give a random one where an attacker could choose the traffic.
+    """
+
+    def __init__(
+        self, capacity: int, timeouts: FlowTimeouts | None = None, *, seed: int = 0, first_id: int = 1
+    ) -> None:
+        """Make an empty table of `capacity` rows (2 to 2^30) whose flows are numbered from `first_id` on.
+
+        Raises InputError for a capacity out of range, CapabilityError where the system refuses the address space.
+        """
+        if not 2 <= capacity <= _MOST_ROWS:
+            raise InputError(
+                f"a flow table can't have {capacity} rows", way_out=f"choose a capacity from 2 to {_MOST_ROWS}"
+            )
+        if not 0 < first_id < 1 << 63:
+            raise ValueError(f"flow ids start from 1, not {first_id}")
+        self.records: NDArray[Any] = layout.reserve(FLOW, capacity)
+        """FLOW[capacity]. A row holds a live flow, or one that ended and was not yet cleared (`end_reason` says so),
+        or has id 0. Read it; change it through the methods only (`state` belongs to the flow's action)."""
+        self.timeouts = timeouts or FlowTimeouts()
+        seconds = [*attrs.astuple(self.timeouts), float("inf")]
+        longest = float(1 << 61)
+        self._state = np.zeros(layout.STATE_WORDS, np.int64)
+        self._state[layout.LIMIT] = capacity - max(1, capacity // 8)
+        self._state[layout.NEXT_ID] = first_id
+        self._state[layout.BATCH] = 0
+        self._state[[layout.KEY_0, layout.KEY_1]] = np.array(hash_key(seed), np.uint64).view(np.int64)
+        self._rows = Rows(
+            records=self.records.view(layout.FLOW_WORDS),
+            life=layout.reserve(layout.LIFE, capacity),
+            index=np.zeros(SMALLEST, np.uint64),
+            ids=np.zeros(1, np.uint64),
+            wheel=np.zeros(layout.WHEEL, np.uint32),
+            free=layout.reserve(np.int32, capacity),
+            ended=layout.reserve(np.int32, capacity),
+            timeouts=np.array([int(min(max(s, 0.0) * layout.SECOND, longest)) for s in seconds], np.int64),
+            state=self._state,
+        )
+        self._datagrams = layout.reserve(DATAGRAM, max(WAYS, _DATAGRAMS))
+        self._stash: list[Ended] = []
+        self._drained: list[NDArray[np.int32]] = []
+        self._rested: list[NDArray[np.int32]] = []
+
+    @property
+    def capacity(self) -> int:
+        """Rows."""
+        return len(self.records)
+
+    @property
+    def active(self) -> int:
+        """Live flows."""
+        return int(self._state[layout.ACTIVE])
+
+    @property
+    def clock(self) -> int:
+        """Packet time in ns."""
+        return int(self._state[layout.CLOCK])
+
+    @property
+    def counters(self) -> FlowCounters:
+        """The counters so far."""
+        state = self._state
+        return FlowCounters(
+            active=int(state[layout.ACTIVE]),
+            created=int(state[layout.CREATED]),
+            ended={r: int(state[layout.ENDED_BY + r]) for r in EndReason if r is not EndReason.NONE},
+            overflow=int(state[layout.OVERFLOW]),
+            fragments_matched=int(state[layout.FRAGMENTS_MATCHED]),
+            fragments_unmatched=int(state[layout.FRAGMENTS_UNMATCHED]),
+        )
+
+    def track(self, batch: FrameBatch, headers: NDArray[Any]) -> Tracking:
+        """Find or start the flow of each frame, count the frame (bytes on the wire), follow the flow's state.
+
+        A frame that finds its flow idle for longer than its timeout ends it and starts another; so does a SYN on the
+        tuple of a TCP flow that was reset, has closed, or was picked up in the middle. Frames of bypassed flows also
+        count as bypassed. Frames without a readable IP header get slot -1.
+
+        A row of a flow that ended is used again no sooner than in the second call after `drain` gave it out: the flows
+        drained before a call have no row in common with the frames of that call.
+        """
+        return self._run(batch, headers, CREATE)
+
+    def match(self, batch: FrameBatch, headers: NDArray[Any], *, tcp_auto_unlearn: bool = True) -> Tracking:
+        """Find the flow of each frame as `track` does, and count it there, but start none: others get slot -1.
+
+        With `tcp_auto_unlearn` a TCP flow ends (TCP_END) with the frame that resets it or acknowledges its second FIN.
+        Without, it ends when a SYN comes on its tuple, which then has no flow.
+        """
+        return self._run(batch, headers, AUTO_UNLEARN if tcp_auto_unlearn else 0)
+
+    def _run(self, batch: FrameBatch, headers: NDArray[Any], mode: int) -> Tracking:
+        count = len(batch)
+        if headers.dtype != HEADER or headers.shape != (count,):
+            raise ValueError(f"{count} frames need HEADER[{count}], not {headers.dtype}{list(headers.shape)}")
+        self._clear_rested()
+        self._state[layout.BATCH] = (self._state[layout.BATCH] + 1) & 0xFFFFFFFF
+        slot = np.empty(count, np.int32)
+        direction = np.empty(count, np.uint8)
+        events = np.empty(count, np.uint8)
+        columns = [
+            np.ascontiguousarray(column)
+            for column in (batch.data, batch.offset, batch.captured, batch.wire, batch.timestamp, batch.port, headers)
+        ]
+        done = 0
+        while True:
+            done = track_frames(self._rows, self._datagrams, *columns, mode, done, slot, direction, events)
+            if done == count:
+                return Tracking(slot, direction, events)
+            self._grow_index()
+
+    def insert(self, flows: NDArray[Any], action: int) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """Put flows (FLOW[k]: key, id, TCP state and first/last kept, counters from 0) into the table.
+
+        Returns int32[k] slots (-1: refused) and uint8[k] status: INSERTED, PRESENT, FULL or UNUSABLE. A flow of the
+        same key under another id ends with UNLEARNED and makes place. Rows of flows that ended are used again at once.
+        """
+        count = len(flows)
+        given = np.ascontiguousarray(flows, FLOW).view(layout.FLOW_WORDS)
+        slots = np.empty(count, np.int32)
+        status = np.empty(count, np.uint8)
+        done = 0
+        while True:
+            done = insert_flows(self._rows, given, action, done, slots, status)
+            if done == count:
+                return slots, status
+            if 2 * (self.active + 1) > len(self._rows.index):
+                self._grow_index()
+            elif not self._clear_ended():
+                status[done] = FULL
+                done += 1
+
+    def find(self, flows: NDArray[Any]) -> NDArray[np.int32]:
+        """The slots of flows by their key (FLOW[k], either way round), -1 where they are not in the table."""
+        slots = np.empty(len(flows), np.int32)
+        find_flows(self._rows, np.ascontiguousarray(flows, FLOW).view(layout.FLOW_WORDS), slots)
+        return slots
+
+    def find_ids(self, ids: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """The slots of flows by their id, -1 where they are not in the table. The first call builds an index."""
+        if not self._state[layout.IDS]:
+            self._rows = self._rows._replace(ids=np.zeros(len(self._rows.index), np.uint64))
+            self._state[layout.IDS] = 1
+            index_ids(self._rows)
+        slots = np.empty(len(ids), np.int32)
+        find_numbers(self._rows, np.ascontiguousarray(ids, np.uint64), slots)
+        return slots
+
+    def remove(self, slots: NDArray[np.int32], reason: EndReason) -> int:
+        """End the flows in `slots`; rows without a live flow are passed over. Returns how many ended."""
+        return int(remove_slots(self._rows, np.ascontiguousarray(slots, np.int32), int(reason)))
+
+    def bypass(self, slots: NDArray[np.int32], action: int, kind: Bypass) -> None:
+        """Say who acts on the rest of the flows in `slots`, and how. Rows without a live flow are passed over.
+
+        CAPTURE: a NIC; the flow has no timeout here until its NIC's record ends it. LOCAL: the host; the timeout is
+        `timeouts.bypassed`. NONE: nobody any more. The time that counts for timeouts starts anew.
+        """
+        mark_slots(self._rows, np.ascontiguousarray(slots, np.int32), action, int(kind))
+
+    def account(
+        self,
+        slots: NDArray[np.int32],
+        packets: NDArray[np.uint64],
+        bytes: NDArray[np.uint64],  # noqa: A002
+        last: NDArray[np.int64],
+    ) -> None:
+        """Add what a NIC counted for the flows in `slots` (int32[k]), to their totals and to their bypassed part.
+
+        `packets` and `bytes` are uint64[k, 2] by direction, `last` is int64[k], the time of the NIC's last frame in ns.
+        """
+        shape = (len(slots), 2)
+        if packets.shape != shape or bytes.shape != shape or last.shape != shape[:1]:
+            raise ValueError(f"{len(slots)} slots need packets and bytes of shape {shape} and as many times")
+        account_slots(
+            self._rows,
+            np.ascontiguousarray(slots, np.int32),
+            np.ascontiguousarray(packets, np.uint64),
+            np.ascontiguousarray(bytes, np.uint64),
+            np.ascontiguousarray(last, np.int64),
+        )
+
+    def expire(self, now: int) -> None:
+        """Take a time in ns (of frames that went elsewhere) into packet time, as a frame's, and end idle flows."""
+        observe(self._rows, now)
+
+    def close(self) -> None:
+        """End every flow (SHUTDOWN), in the order of their rows."""
+        live = np.flatnonzero(self._rows.life["bucket"][: int(self._state[layout.HIGH])])
+        self.remove(live.astype(np.int32), EndReason.SHUTDOWN)
+
+    def drain(self) -> Ended:
+        """The flows that have ended since the last call, in the order they did."""
+        ended = self._take_ended()
+        if len(ended):
+            self._drained.append(ended.slots)
+        if not self._stash:
+            return ended
+        parts = [*self._stash, ended]
+        self._stash = []
+        return Ended(np.concatenate([p.records for p in parts]), np.concatenate([p.slots for p in parts]))
+
+    def _take_ended(self) -> Ended:
+        slots = self._rows.ended[: int(self._state[layout.ENDED])].copy()
+        self._state[layout.ENDED] = 0
+        return Ended(self.records[slots], slots)
+
+    def _clear_rested(self) -> None:
+        """Free the rows that have rested for one call since they were drained; those drained since rest in this one."""
+        if self._rested:
+            self._free(self._rested)
+        self._rested = self._drained
+        self._drained = []
+
+    def _clear_ended(self) -> bool:
+        """Free the rows of all flows that have ended; their records wait for `drain`. False: there was none."""
+        ended = self._take_ended()
+        if len(ended):
+            self._stash.append(ended)
+        lists = [*self._rested, *self._drained, *([ended.slots] if len(ended) else [])]
+        self._rested = []
+        self._drained = []
+        self._free(lists)
+        return bool(lists)
+
+    def _free(self, lists: list[NDArray[np.int32]]) -> None:
+        for slots in lists:
+            self.records[slots] = np.zeros((), FLOW)
+            self._rows.life[slots] = np.zeros((), layout.LIFE)
+            free = int(self._state[layout.FREE])
+            self._rows.free[free : free + len(slots)] = slots
+            self._state[layout.FREE] = free + len(slots)
+
+    def _grow_index(self) -> None:
+        size = 2 * len(self._rows.index)
+        index = np.zeros(size, np.uint64)
+        index_copy(self._rows.index, index)
+        self._rows = self._rows._replace(index=index)
+        if self._state[layout.IDS]:
+            ids = np.zeros(size, np.uint64)
+            index_copy(self._rows.ids, ids)
+            self._rows = self._rows._replace(ids=ids)
