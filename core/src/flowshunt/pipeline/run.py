@@ -115,7 +115,7 @@ def run(
     )
     table = FlowTable(config.flow_capacity, config.timeouts, seed=config.seed)
     host = Host(nic, session, table, config.mode, sink, engine_name=config.engine.name, override=config.override)
-    card = _Card(nic)
+    card = Card(nic)
     interrupted = False
     with _stop_request() as stop, open_captures(config.captures, batch_frames=config.burst) as source:
         now = 0
@@ -132,7 +132,7 @@ def run(
     return _result(config, host, card, table, problems, interrupted)
 
 
-class _Card:
+class Card:
     """The NIC's side of a run: what it took, and what it acted on alone."""
 
     def __init__(self, nic: Nic) -> None:
@@ -174,7 +174,7 @@ def _for_inspection(batch: FrameBatch, delivery: Delivery) -> tuple[FrameBatch, 
 def _result(
     config: RunConfig,
     host: Host,
-    card: _Card,
+    card: Card,
     table: FlowTable,
     problems: Sequence[str],
     interrupted: bool,
