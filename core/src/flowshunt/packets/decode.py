@@ -1,5 +1,8 @@
 """Header decoding: one HEADER row a frame, in compiled code."""
 
+# Chains of comparisons compile faster than membership in a tuple.
+# ruff: noqa: PLR1714, SIM109
+
 from typing import Any
 
 import numpy as np
@@ -79,13 +82,13 @@ def decode_frames(
             row.flags = TRUNCATED
             continue
         at = base
-        whole = np.int64(0)
+        whole = 0
         if link[i] == LINK_ETHERNET and end - at >= ETHERNET_HEADER:
             following = load16(data, at + 12)
             if following == IPV4 or following == IPV6:
                 at += ETHERNET_HEADER
             else:
-                following = np.int64(ETHERNET_FRAME)
+                following = ETHERNET_FRAME
         else:
             following, at = decode_link(data, row, np.int64(link[i]), at, end)
         while following != STOP:
@@ -99,8 +102,8 @@ def decode_frames(
                 protocol, at, end, whole = decode_ipv6(data, row, base, at, end, whole)
             else:
                 break
-            following = np.int64(STOP)
-            tunnel = np.int64(TUNNEL_NONE)
+            following = STOP
+            tunnel = TUNNEL_NONE
             if protocol == TCP:
                 decode_tcp(data, row, base, at, end, whole)
             elif protocol == UDP:
@@ -117,11 +120,11 @@ def decode_frames(
                 if protocol == GRE:
                     tunnel, following, at = decode_gre(data, row, at, end, whole)
                 elif protocol == IP_IN_IP:
-                    following = np.int64(IPV4)
-                    tunnel = np.int64(TUNNEL_IP4_IN_IP4 if row.ip_version == 4 else TUNNEL_IP4_IN_IP6)
+                    following = IPV4
+                    tunnel = TUNNEL_IP4_IN_IP4 if row.ip_version == 4 else TUNNEL_IP4_IN_IP6
                 elif protocol == IPV6_IN_IP:
-                    following = np.int64(IPV6)
-                    tunnel = np.int64(TUNNEL_IP6_IN_IP4 if row.ip_version == 4 else TUNNEL_IP6_IN_IP6)
+                    following = IPV6
+                    tunnel = TUNNEL_IP6_IN_IP4 if row.ip_version == 4 else TUNNEL_IP6_IN_IP6
                 else:
                     decode_other(data, row, base, protocol, at, end, whole)
             elif protocol != NOTHING:
@@ -138,8 +141,8 @@ def decode_frames(
 def decode(batch: FrameBatch, *, depth: int = 8, out: NDArray[Any] | None = None) -> NDArray[Any]:
     """Decode the headers of every frame of a batch.
 
-    `depth` is how many tunnels to enter (0 to 255): with 0 the rows describe the outermost packet. `out`, a contiguous
-    array of HEADER rows, is filled where it is given, so that memory can be used again; it must have room for the batch.
+    `depth` is how many tunnels to enter (0 to 255): with 0 the rows describe the outermost packet. `out`, contiguous
+    HEADER rows, is filled where it is given, so that memory can be used again; it must have room for the batch.
 
     Returns HEADER[n]. Any bytes are accepted: what contradicts itself or is cut off is marked in `flags`, and decoding
     stops there. A packet that can't be decoded inside a tunnel leaves the row describing the packet around it, with

@@ -4,6 +4,11 @@ Positions, `end` and `whole` are as in `flowshunt.packets.network`. A position i
 EtherType, or one of the negative values below.
 """
 
+# Chains of comparisons compile faster than membership in a tuple.
+# ruff: noqa: PLR1714, SIM109
+
+from typing import Any
+
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
@@ -20,7 +25,7 @@ from flowshunt.packets.batch import (
     LINK_RAW,
 )
 from flowshunt.packets.headers import MALFORMED, NO_VLAN, TOO_DEEP, TRUNCATED, UNKNOWN_LINK
-from flowshunt.packets.loads import load16, load32
+from flowshunt.packets.loads import load8, load16, load32
 from flowshunt.packets.network import INT, ROW
 
 ETHERNET_FRAME = -1
@@ -55,7 +60,7 @@ _SLL_LLC = 4
 
 
 @kernel(types.UniTuple(INT, 2)(BYTES, ROW, INT, INT, INT), entry=False)
-def decode_link(data: NDArray[np.uint8], row: np.record, link: int, at: int, end: int) -> tuple[int, int]:
+def decode_link(data: NDArray[np.uint8], row: Any, link: int, at: int, end: int) -> tuple[int, int]:
     """What stands at a frame's start, or after its link header: (EtherType or such, position)."""
     if link == LINK_ETHERNET:
         return ETHERNET_FRAME, at
@@ -65,12 +70,12 @@ def decode_link(data: NDArray[np.uint8], row: np.record, link: int, at: int, end
         return IPV4, at
     if link == LINK_IPV6:
         return IPV6, at
-    following = np.int64(STOP)
-    length = np.int64(4)
+    following = STOP
+    length = 4
     if link == LINK_LINUX_SLL:
-        length = np.int64(16)
+        length = 16
     elif link == LINK_LINUX_SLL2:
-        length = np.int64(20)
+        length = 20
     elif link != LINK_NULL and link != LINK_LOOP:
         row.flags |= UNKNOWN_LINK
         return STOP, at
@@ -83,15 +88,15 @@ def decode_link(data: NDArray[np.uint8], row: np.record, link: int, at: int, end
         if family > 0xFFFF:
             family = ((family >> 24) & 0xFF) | ((family >> 8) & 0xFF00)
         if family == 2:
-            following = np.int64(IPV4)
+            following = IPV4
         elif family == 10 or family == 24 or family == 28 or family == 30:
-            following = np.int64(IPV6)
+            following = IPV6
         return following, at + length
     protocol = load16(data, at + 14) if link == LINK_LINUX_SLL else load16(data, at)
     hardware = load16(data, at + 2) if link == LINK_LINUX_SLL else load16(data, at + 8)
     if hardware != _ARPHRD_NETLINK:
         if protocol == _SLL_LLC:
-            following = np.int64(LLC)
+            following = LLC
         elif protocol >= _LEAST_ETHERTYPE:
             following = protocol
     return following, at + length
@@ -104,7 +109,7 @@ def decode_ppp(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
         at += 2
     if end - at < 2:
         return STOP, at
-    protocol = np.int64(data[np.uint64(at)])
+    protocol = load8(data, at)
     # An odd first byte is a compressed protocol field.
     if protocol & 1:
         at += 1
@@ -143,7 +148,7 @@ def below_labels(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     room = end - at
     if room < 1:
         return IP_BY_VERSION, 0
-    nibble = data[np.uint64(at)] >> 4
+    nibble = load8(data, at) >> 4
     plain = room >= ETHERNET_HEADER and is_familiar(load16(data, at + 12))
     if nibble == 4 and not (plain and room >= 4 and load16(data, at + 2) > room):
         return IPV4, 0
@@ -158,7 +163,7 @@ def below_labels(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
 
 @kernel(types.UniTuple(INT, 2)(BYTES, ROW, INT, INT, INT, INT), entry=False)
 def decode_encapsulation(
-    data: NDArray[np.uint8], row: np.record, following: int, at: int, end: int, whole: int
+    data: NDArray[np.uint8], row: Any, following: int, at: int, end: int, whole: int
 ) -> tuple[int, int]:
     """Pass everything up to an IP header. Returns (IPV4, IPV6 or STOP, position), and sets `row.ethertype`."""
     cut = MALFORMED if whole else TRUNCATED
@@ -176,23 +181,23 @@ def decode_encapsulation(
             following = load16(data, at + 12)
             at += ETHERNET_HEADER
             if following < _LEAST_ETHERTYPE:
-                following = np.int64(LLC)
+                following = LLC
         elif following == IP_BY_VERSION:
             row.ethertype = 0
             if room < 1:
                 row.flags |= cut
                 return STOP, at
-            version = data[np.uint64(at)] >> 4
+            version = load8(data, at) >> 4
             if version != 4 and version != 6:
                 row.flags |= MALFORMED
                 return STOP, at
-            following = np.int64(IPV4 if version == 4 else IPV6)
+            following = IPV4 if version == 4 else IPV6
         elif following == LLC:
             row.ethertype = 0
             if room < 3:
                 row.flags |= cut
                 return STOP, at
-            if load16(data, at) != 0xAAAA or data[np.uint64(at + 2)] != 3:
+            if load16(data, at) != 0xAAAA or load8(data, at + 2) != 3:
                 return STOP, at
             if room < _SNAP_HEADER:
                 row.flags |= cut
@@ -222,7 +227,7 @@ def decode_encapsulation(
             following = load16(data, at + 2)
             at += 4
             if following < _LEAST_ETHERTYPE:
-                following = np.int64(LLC)
+                following = LLC
         elif following == _MPLS or following == _MPLS_MULTICAST:
             row.ethertype = following
             bottom = False
@@ -234,7 +239,7 @@ def decode_encapsulation(
                 if end - at < 4:
                     row.flags |= cut
                     return STOP, at
-                bottom = data[np.uint64(at + 2)] & 1 != 0
+                bottom = load8(data, at + 2) & 1 != 0
                 at += 4
             following, skipped = below_labels(data, at, end)
             at += skipped
@@ -243,10 +248,10 @@ def decode_encapsulation(
             if room < 8:
                 row.flags |= cut
                 return STOP, at
-            if data[np.uint64(at)] != 0x11:
+            if load8(data, at) != 0x11:
                 row.flags |= MALFORMED
                 return STOP, at
-            if data[np.uint64(at + 1)] != 0:
+            if load8(data, at + 1) != 0:
                 return STOP, at
             following, at = decode_ppp(data, at + 6, end)
         else:

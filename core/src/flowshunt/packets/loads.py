@@ -11,22 +11,21 @@ from flowshunt.compiled import BYTES, kernel
 
 
 @kernel(types.int64(BYTES, types.int64), inline=True, entry=False)
+def load8(data: NDArray[np.uint8], at: int) -> int:
+    """One byte."""
+    return np.int64(data[np.uint64(at)])  # type: ignore[return-value]
+
+
+@kernel(types.int64(BYTES, types.int64), inline=True, entry=False)
 def load16(data: NDArray[np.uint8], at: int) -> int:
     """Two bytes in network order."""
-    where = np.uint64(at)
-    return (np.int64(data[where]) << 8) | np.int64(data[where + np.uint64(1)])
+    return (load8(data, at) << 8) | load8(data, at + 1)
 
 
 @kernel(types.int64(BYTES, types.int64), inline=True, entry=False)
 def load32(data: NDArray[np.uint8], at: int) -> int:
     """Four bytes in network order, unsigned."""
-    where = np.uint64(at)
-    return (
-        (np.int64(data[where]) << 24)
-        | (np.int64(data[where + np.uint64(1)]) << 16)
-        | (np.int64(data[where + np.uint64(2)]) << 8)
-        | np.int64(data[where + np.uint64(3)])
-    )
+    return (load16(data, at) << 16) | load16(data, at + 2)
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64), inline=True, entry=False)

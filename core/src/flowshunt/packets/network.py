@@ -5,6 +5,11 @@ are at hand: everything before it may be read. `whole` is 1 where the packet rea
 it off: a header that doesn't fit is then TRUNCATED, not MALFORMED.
 """
 
+# Chains of comparisons compile faster than membership in a tuple.
+# ruff: noqa: PLR1714, SIM109
+
+from typing import Any
+
 import numba
 import numpy as np
 from numba import types
@@ -21,7 +26,7 @@ from flowshunt.packets.headers import (
     TOO_DEEP,
     TRUNCATED,
 )
-from flowshunt.packets.loads import load16, load32
+from flowshunt.packets.loads import load8, load16, load32
 
 ROW = numba.from_dtype(HEADER)
 INT = types.int64
@@ -45,7 +50,7 @@ _MAX_EXTENSIONS = 16
 
 
 @kernel(types.void(ROW, INT, INT, INT, INT, INT, INT), inline=True, entry=False)
-def begin_packet(row: np.record, base: int, at: int, version: int, protocol: int, start: int, end: int) -> None:
+def begin_packet(row: Any, base: int, at: int, version: int, protocol: int, start: int, end: int) -> None:
     """Make the IP header at `at` the innermost one: its payload is [start, end), its transport not known yet."""
     if row.ip_version == 0:
         row.outer_l3 = at - base
@@ -68,13 +73,13 @@ def begin_packet(row: np.record, base: int, at: int, version: int, protocol: int
 
 @kernel(types.UniTuple(INT, 4)(BYTES, ROW, INT, INT, INT, INT), inline=True, entry=False)
 def decode_ipv4(
-    data: NDArray[np.uint8], row: np.record, base: int, at: int, end: int, whole: int
+    data: NDArray[np.uint8], row: Any, base: int, at: int, end: int, whole: int
 ) -> tuple[int, int, int, int]:
     """Decode an IPv4 header. Returns (protocol or NOTHING, payload, end of the packet, whole)."""
     if end - at < IPV4_HEADER:
         row.flags |= MALFORMED if whole else TRUNCATED
         return NOTHING, at, end, whole
-    first = np.int64(data[np.uint64(at)])
+    first = load8(data, at)
     length = (first & 15) * 4
     total = load16(data, at + 2)
     if first >> 4 != 4 or length < IPV4_HEADER or 0 < total < length:
@@ -88,9 +93,9 @@ def decode_ipv4(
         else:
             end = at + total
             whole = 1
-    protocol = np.int64(data[np.uint64(at + 9)])
+    protocol = load8(data, at + 9)
     begin_packet(row, base, at, 4, protocol, at + length, end)
-    row.ttl = data[np.uint64(at + 8)]
+    row.ttl = load8(data, at + 8)
     if length > IPV4_HEADER:
         row.flags |= IP_OPTIONS
         if at + length > end:
@@ -111,17 +116,17 @@ def decode_ipv4(
 
 @kernel(types.UniTuple(INT, 4)(BYTES, ROW, INT, INT, INT, INT), entry=False)
 def decode_ipv6(
-    data: NDArray[np.uint8], row: np.record, base: int, at: int, end: int, whole: int
+    data: NDArray[np.uint8], row: Any, base: int, at: int, end: int, whole: int
 ) -> tuple[int, int, int, int]:
     """Decode an IPv6 header and its extension headers. Returns as `decode_ipv4` does."""
     if end - at < IPV6_HEADER:
         row.flags |= MALFORMED if whole else TRUNCATED
         return NOTHING, at, end, whole
-    if data[np.uint64(at)] >> 4 != 6:
+    if load8(data, at) >> 4 != 6:
         row.flags |= MALFORMED
         return NOTHING, at, end, whole
     length = load16(data, at + 4)
-    protocol = np.int64(data[np.uint64(at + 6)])
+    protocol = load8(data, at + 6)
     start = at + IPV6_HEADER
     # A payload length of 0 means a jumbogram (RFC 2675) or segmentation offload, unless nothing follows.
     if length > 0 or protocol == NO_NEXT_HEADER:
@@ -132,7 +137,7 @@ def decode_ipv6(
             end = start + length
             whole = 1
     begin_packet(row, base, at, 6, protocol, start, end)
-    row.ttl = data[np.uint64(at + 7)]
+    row.ttl = load8(data, at + 7)
     at = start
     for _ in range(_MAX_EXTENSIONS):
         if not (
@@ -147,16 +152,16 @@ def decode_ipv6(
         ):
             return protocol, at, end, whole
         row.flags |= IP_OPTIONS
-        size = np.int64(8)
+        size = 8
         if end - at >= size:
             if protocol == _AUTHENTICATION:
-                size = (np.int64(data[np.uint64(at + 1)]) + 2) * 4
+                size = (load8(data, at + 1) + 2) * 4
             elif protocol != _FRAGMENT_HEADER:
-                size = (np.int64(data[np.uint64(at + 1)]) + 1) * 8
+                size = (load8(data, at + 1) + 1) * 8
         if end - at < size:
             row.flags |= MALFORMED if whole else TRUNCATED
             return NOTHING, at, end, whole
-        following = np.int64(data[np.uint64(at)])
+        following = load8(data, at)
         later = False
         if protocol == _FRAGMENT_HEADER:
             position = load16(data, at + 2)

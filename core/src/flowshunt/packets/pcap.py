@@ -1,7 +1,7 @@
 """The pcap format (draft-ietf-opsawg-pcap): the file header, and the kernel that finds the records.
 
     file header, 24 bytes:  magic 4 | major 2 | minor 2 | reserved 8 | snaplen 4 | FCS and link type 4
-    record header:          seconds 4 | fraction 4 | captured length 4 | original length 4     (and 8 more in Kuznetzov's)
+    record header:          seconds 4 | fraction 4 | captured length 4 | original length 4   (8 more in Kuznetzov's)
 
 The magic number tells the byte order and the unit of the fraction. The upper bits of the last word say how many bytes
 of frame check sequence each frame ends with: bit 26 that it is known, bits 28 to 31 its length in units of 16 bits.
@@ -56,18 +56,18 @@ def index_records(
     """
     at, end, stop = bounds
     big_endian, header, tick, fcs = layout
-    count = np.int64(0)
-    state = np.int64(FULL)
+    count = 0
+    state = FULL
     while count < offset.size and at < stop:
         if end - at < header:
-            state = np.int64(MORE)
+            state = MORE
             break
         length = load32_as(data, at + 8, big_endian)
         if length > MAX_CAPTURED:
-            state = np.int64(DAMAGED)
+            state = DAMAGED
             break
         if end - at - header < length:
-            state = np.int64(MORE)
+            state = MORE
             break
         seconds = load32_as(data, at, big_endian)
         fraction = load32_as(data, at + 4, big_endian)

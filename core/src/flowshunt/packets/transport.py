@@ -4,13 +4,15 @@ Positions, `end` and `whole` are as in `flowshunt.packets.network`. The fixed pa
 `l4` to be set; TCP options may be cut off.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
 from flowshunt.compiled import BYTES, kernel
 from flowshunt.packets.headers import FRAGMENT, MALFORMED, TRUNCATED
-from flowshunt.packets.loads import load16, load32
+from flowshunt.packets.loads import load8, load16, load32
 from flowshunt.packets.network import INT, ROW
 
 ICMP = 1
@@ -26,13 +28,13 @@ SCTP_HEADER = 12
 
 
 @kernel(types.void(BYTES, ROW, INT, INT, INT, INT), inline=True, entry=False)
-def decode_tcp(data: NDArray[np.uint8], row: np.record, base: int, at: int, end: int, whole: int) -> None:
+def decode_tcp(data: NDArray[np.uint8], row: Any, base: int, at: int, end: int, whole: int) -> None:
     """TCP, RFC 9293."""
     room = end - at
     if room < TCP_HEADER:
         row.flags |= MALFORMED if whole else TRUNCATED
         return
-    length = (np.int64(data[np.uint64(at + 12)]) >> 4) * 4
+    length = (load8(data, at + 12) >> 4) * 4
     if length < TCP_HEADER or (length > room and whole):
         row.flags |= MALFORMED
         return
@@ -44,14 +46,14 @@ def decode_tcp(data: NDArray[np.uint8], row: np.record, base: int, at: int, end:
     row.destination_port = load16(data, at + 2)
     row.seq = load32(data, at + 4)
     row.ack = load32(data, at + 8)
-    row.tcp_flags = data[np.uint64(at + 13)]
+    row.tcp_flags = load8(data, at + 13)
     row.window = load16(data, at + 14)
     row.payload = at + length - base
     row.payload_length = room - length
 
 
 @kernel(types.void(BYTES, ROW, INT, INT, INT, INT), inline=True, entry=False)
-def decode_udp(data: NDArray[np.uint8], row: np.record, base: int, at: int, end: int, whole: int) -> None:
+def decode_udp(data: NDArray[np.uint8], row: Any, base: int, at: int, end: int, whole: int) -> None:
     """UDP, RFC 768. Bytes that follow the stated length are not payload."""
     room = end - at
     if room < UDP_HEADER:
@@ -71,9 +73,7 @@ def decode_udp(data: NDArray[np.uint8], row: np.record, base: int, at: int, end:
 
 
 @kernel(types.void(BYTES, ROW, INT, INT, INT, INT, INT), entry=False)
-def decode_other(
-    data: NDArray[np.uint8], row: np.record, base: int, protocol: int, at: int, end: int, whole: int
-) -> None:
+def decode_other(data: NDArray[np.uint8], row: Any, base: int, protocol: int, at: int, end: int, whole: int) -> None:
     """ICMP (RFC 792) in IPv4, ICMPv6 (RFC 4443) in IPv6, SCTP (RFC 9260)."""
     control = (protocol == ICMP and row.ip_version == 4) or (protocol == ICMPV6 and row.ip_version == 6)
     if not control and protocol != SCTP:
@@ -84,8 +84,8 @@ def decode_other(
         return
     row.l4 = at - base
     if control:
-        row.source_port = data[np.uint64(at)]
-        row.destination_port = data[np.uint64(at + 1)]
+        row.source_port = load8(data, at)
+        row.destination_port = load8(data, at + 1)
     else:
         row.source_port = load16(data, at)
         row.destination_port = load16(data, at + 2)

@@ -4,6 +4,11 @@ Positions, `end` and `whole` are as in `flowshunt.packets.network`; what a tunne
 `flowshunt.packets.encapsulation`.
 """
 
+# Chains of comparisons compile faster than membership in a tuple.
+# ruff: noqa: PLR1714
+
+from typing import Any
+
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
@@ -19,7 +24,7 @@ from flowshunt.packets.headers import (
     TUNNEL_NVGRE,
     TUNNEL_VXLAN,
 )
-from flowshunt.packets.loads import load16
+from flowshunt.packets.loads import load8, load16
 from flowshunt.packets.network import INT, ROW
 
 IP_IN_IP = 4
@@ -47,7 +52,7 @@ _MAX_GTPU_EXTENSIONS = 8
 
 
 @kernel(types.UniTuple(INT, 3)(BYTES, ROW, INT, INT, INT), entry=False)
-def decode_gre(data: NDArray[np.uint8], row: np.record, at: int, end: int, whole: int) -> tuple[int, int, int]:
+def decode_gre(data: NDArray[np.uint8], row: Any, at: int, end: int, whole: int) -> tuple[int, int, int]:
     """GRE (RFC 2784, 2890), NVGRE (RFC 7637), ERSPAN I to III, PPTP (RFC 2637).
 
     Returns (TUNNEL_NONE, TUNNEL_GRE or TUNNEL_NVGRE, what it carries, position).
@@ -61,7 +66,7 @@ def decode_gre(data: NDArray[np.uint8], row: np.record, at: int, end: int, whole
     version = flags & 7
     if version > 1 or flags & _GRE_ROUTING:
         return TUNNEL_NONE, STOP, at
-    length = np.int64(4)
+    length = 4
     if flags & _GRE_CHECKSUM:
         length += 4
     if flags & _GRE_KEY:
@@ -89,15 +94,15 @@ def decode_gre(data: NDArray[np.uint8], row: np.record, at: int, end: int, whole
         if end - at < 12:
             row.flags |= cut
             return TUNNEL_NONE, STOP, at
-        platform = 8 if data[np.uint64(at + 11)] & 1 else 0
-        ethernet = (data[np.uint64(at + 10)] >> 2) & 31 == 0
+        platform = 8 if load8(data, at + 11) & 1 else 0
+        ethernet = (load8(data, at + 10) >> 2) & 31 == 0
         return TUNNEL_GRE, (ETHERNET_FRAME if ethernet else STOP), at + 12 + platform
     return TUNNEL_GRE, protocol, at
 
 
 @kernel(types.UniTuple(INT, 3)(BYTES, ROW, INT, INT, INT, INT), entry=False)
 def decode_udp_tunnel(
-    data: NDArray[np.uint8], row: np.record, port: int, at: int, end: int, whole: int
+    data: NDArray[np.uint8], row: Any, port: int, at: int, end: int, whole: int
 ) -> tuple[int, int, int]:
     """VXLAN (RFC 7348) and GTP-U (3GPP TS 29.281), by UDP destination port and by what stands in the payload at `at`.
 
@@ -106,36 +111,36 @@ def decode_udp_tunnel(
     """
     if end - at < 8:
         return TUNNEL_NONE, STOP, at
-    flags = np.int64(data[np.uint64(at)])
+    flags = load8(data, at)
     if port != GTPU_PORT:
         if not flags & 0x08:
             return TUNNEL_NONE, STOP, at
         return TUNNEL_VXLAN, ETHERNET_FRAME, at + _VXLAN_HEADER
     # Version 1, protocol type GTP, and a packet inside.
-    if flags >> 4 != 3 or data[np.uint64(at + 1)] != _GTPU_PACKET:
+    if flags >> 4 != 3 or load8(data, at + 1) != _GTPU_PACKET:
         return TUNNEL_NONE, STOP, at
     position = at + _GTPU_HEADER
     if flags & 7:
         position += 4
-        extension = np.int64(0)
+        extension = 0
         if position <= end and flags & 4:
-            extension = np.int64(data[np.uint64(position - 1)])
+            extension = load8(data, position - 1)
         for _ in range(_MAX_GTPU_EXTENSIONS):
             if extension == 0 or position >= end:
                 break
-            size = np.int64(data[np.uint64(position)]) * 4
+            size = load8(data, position) * 4
             if size == 0:
                 row.flags |= MALFORMED
                 return TUNNEL_NONE, STOP, at
             position += size
             if position <= end:
-                extension = np.int64(data[np.uint64(position - 1)])
+                extension = load8(data, position - 1)
         if extension != 0 and position < end:
             return TUNNEL_NONE, STOP, at
     if position >= end:
         row.flags |= MALFORMED if whole else TRUNCATED
         return TUNNEL_NONE, STOP, at
-    version = data[np.uint64(position)] >> 4
+    version = load8(data, position) >> 4
     if version != 4 and version != 6:
         return TUNNEL_GTPU, STOP, position
     return TUNNEL_GTPU, (IPV4 if version == 4 else IPV6), position

@@ -26,10 +26,15 @@ _PIPE_PATIENCE_MS = 50
 
 
 class ByteSource(Protocol):
-    """Bytes in order. `damage` is set when they end too early."""
+    """Bytes in order."""
 
-    consumed: int
-    damage: str
+    @property
+    def consumed(self) -> int:
+        """Bytes of the file that were used up to now."""
+
+    @property
+    def damage(self) -> str:
+        """Why the bytes ended too early; "" where they didn't."""
 
     def readinto(self, room: memoryview) -> int:
         """Put the next bytes into `room`; 0 at the end. May give fewer than fit."""
@@ -116,7 +121,7 @@ class StreamWindow:
         carried = self.end - position
         buffer = np.empty(carried + self._chunk, np.uint8)
         buffer[:carried] = self.data[position : self.end]
-        room = memoryview(buffer)
+        room = memoryview(buffer)  # type: ignore[arg-type]
         filled = carried
         while filled < len(buffer):
             count = self._source.readinto(room[filled:])
