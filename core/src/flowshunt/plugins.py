@@ -48,12 +48,18 @@ class Plugin:
 
 @attrs.frozen
 class LeftOut:
-    """Something that is not used: `what` is "plugin NAME", or one object such as "NIC model NAME"."""
+    """Something that is not used.
+
+    Attributes:
+        what: "plugin NAME", or one object of it such as "NIC model NAME".
+        names: what a user may know it by: the distribution's, the plugin's, the object's.
+    """
 
     distribution: str
     version: str
     what: str
     reason: str
+    names: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.what} of {self.distribution} {self.version} is left out: {self.reason}"
@@ -84,8 +90,7 @@ class PluginSet:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                reason = f"{hook} raised {_said(error)}"
-                _warn(LeftOut(plugin.distribution, plugin.version, f"{hook} of plugin {plugin.name}", reason))
+                _warn(_part(plugin, f"{hook} of plugin {plugin.name}", f"it raised {_said(error)}"))
                 continue
             yield plugin, result
 
@@ -209,8 +214,8 @@ def _functions(manager: pluggy.PluginManager, module: Any) -> dict[str, Callable
 def _checked(kind: Kind, given: Any, candidate: Plugin, collected: _Collected) -> tuple[str, ...]:
     """Take the objects of one kind that hold their contract and whose names are free; returns their names."""
 
-    def leave_out(what: str, reason: str) -> None:
-        collected.left_out.append(LeftOut(candidate.distribution, candidate.version, what, reason))
+    def leave_out(what: str, reason: str, *names: str) -> None:
+        collected.left_out.append(_part(candidate, what, reason, *names))
 
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         leave_out(f"{kind.hook} of plugin {candidate.name}", f"it returned {type(given).__name__}, not a sequence")
@@ -225,23 +230,23 @@ def _checked(kind: Kind, given: Any, candidate: Plugin, collected: _Collected) -
         except KeyboardInterrupt:
             raise
         except ContractError as error:
-            label = getattr(thing, "name", None) if not isinstance(thing, type) else None
-            leave_out(f"{kind.noun} {label}" if isinstance(label, str) else what, str(error))
+            label = None if isinstance(thing, type) else getattr(thing, "name", None)
+            named = isinstance(label, str) and label
+            leave_out(f"{kind.noun} {label}" if named else what, str(error), *([str(label)] if named else []))
             continue
         except BaseException as error:
             leave_out(what, f"its attributes raise {_said(error)}")
             continue
         if name in taken or (kind.key == "commands" and name in CORE_COMMANDS):
-            leave_out(
-                f"{kind.noun} {name}", f"the name {name} is taken by {_owner(kind, name, names, candidate, collected)}"
-            )
+            owner = _owner(kind, name, names, collected)
+            leave_out(f"{kind.noun} {name}", f"the name {name} is taken by {owner}", name)
             continue
         taken[name] = thing
         names.append(name)
     return tuple(names)
 
 
-def _owner(kind: Kind, name: str, names: Sequence[str], candidate: Plugin, collected: _Collected) -> str:
+def _owner(kind: Kind, name: str, names: Sequence[str], collected: _Collected) -> str:
     if name in names:
         return "another of the same plugin"
     for plugin in collected.plugins:
@@ -268,7 +273,7 @@ def _named(key: str, name: str) -> Any:
     if name in objects:
         return objects[name]
     noun = next(kind.noun for kind in KINDS if kind.key == key)
-    reasons = [str(item) for item in found.left_out if item.what in (f"{noun} {name}",)]
+    reasons = [str(item) for item in found.left_out if item.what == f"{noun} {name}"]
     reasons = reasons or [str(item) for item in found.left_out if item.what.startswith("plugin ")]
     way_out = f"installed: {', '.join(sorted(objects)) or 'none'}"
     raise InputError(f"there is no {noun} {name!r}", way_out="; ".join([way_out, *reasons]))
@@ -283,7 +288,12 @@ def _distribution(entry_point: metadata.EntryPoint) -> tuple[str, str]:
 
 
 def _whole(candidate: Plugin, reason: str) -> LeftOut:
-    return LeftOut(candidate.distribution, candidate.version, f"plugin {candidate.name}", reason)
+    return _part(candidate, f"plugin {candidate.name}", reason)
+
+
+def _part(plugin: Plugin, what: str, reason: str, *names: str) -> LeftOut:
+    known_as = frozenset({plugin.distribution, plugin.name, *names})
+    return LeftOut(plugin.distribution, plugin.version, what, reason, known_as)
 
 
 def _said(error: BaseException) -> str:
