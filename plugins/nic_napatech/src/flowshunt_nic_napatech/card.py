@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from flowshunt.action import DESCRIPTOR, HOST, NO_PORT, TRANSMIT
 from flowshunt.flows.hashing import symmetric_hash
-from flowshunt.flows.record import EndReason, FlowTimeouts
+from flowshunt.flows.record import FLOW, EndReason, FlowTimeouts
 from flowshunt.flows.table import INSERTED, PRESENT, FlowTable, Tracking
 from flowshunt.fragment_kernel import run_fragments
 from flowshunt.nic import (
@@ -35,6 +35,9 @@ _DEFAULT_FLOWS = 1 << 22
 
 _IDLE_SECONDS = 100.0
 """Idle time after which a learned flow leaves the table: the bypassed-flow timeout of the application it serves."""
+
+_FIELDS = FLOW.fields or {}
+_STATE_OFFSET: int = _FIELDS["state"][1]
 
 _TIMEOUTS = FlowTimeouts(*[_IDLE_SECONDS] * 10)
 
@@ -110,14 +113,13 @@ class SmartNic:
         result = np.zeros(len(rows), np.uint8)
         records = self._table.records
         memory = records.view(np.uint8).reshape(len(records), records.dtype.itemsize)
-        state_offset = (records.dtype.fields or {})["state"][1]
         run_fragments(
             self._actions.code,
             self._actions.bounds,
             self._actions.fragment_index[action[rows]],
             descriptors.view(np.uint8).reshape(len(rows), DESCRIPTOR.itemsize),
             memory,
-            state_offset,
+            _STATE_OFFSET,
             slots,
             result,
         )
