@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from flowshunt.cli.options import DEFAULT_SOFTWARE_NIC, engine_options, pipeline_options, run_config
+from flowshunt.cli.options import DEFAULT_SOFTWARE_NIC, apply_options, engine_options, pipeline_options, run_config
 from flowshunt.cli.root import ANSWER_IS_NO, DONE, INTERRUPTED
 from flowshunt.pipeline.mode import BypassMode
 
@@ -73,7 +73,7 @@ def report(comparison: "Comparison", as_json: bool, verbose: bool) -> int:
 
 def comparison_options(function: Any) -> Any:
     """The options that `compare` and `demo` share beside those of the pipeline."""
-    for option in (
+    options = (
         click.option(
             "--software-nic",
             default=DEFAULT_SOFTWARE_NIC,
@@ -91,15 +91,14 @@ def comparison_options(function: Any) -> Any:
         click.option("--rounds", type=click.IntRange(1, 99), default=1, show_default=True, help="Runs of each mode."),
         click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON."),
         click.option("-v", "--verbose", is_flag=True, help="Name every skipped rule."),
-    ):
-        function = option(function)
-    return function
+    )
+    return apply_options(options, function)
 
 
 @click.command(epilog="Example: flowshunt compare capture.pcap --rules local.rules --nic nt200a02 --cores 16")
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
-@pipeline_options
 @engine_options
+@pipeline_options
 @comparison_options
 def command(captures: tuple[str, ...], as_json: bool, verbose: bool, **options: Any) -> int:
     """Run captures with bypass off, in software and in hardware: what each saves, and which alerts it costs.

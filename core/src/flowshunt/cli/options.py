@@ -18,21 +18,27 @@ DEFAULT_ENGINE = "ids"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def engine_options(function: F) -> F:
-    """The options that say what to look for."""
-    for option in (
-        click.option("--engine", "engine_name", default=DEFAULT_ENGINE, show_default=True, help="Detection engine."),
-        click.option("--rules", "rules", multiple=True, metavar="FILE", help="Rule file; may be given again."),
-        click.option("--config", "config", metavar="FILE", help="The engine's configuration (ids: a suricata.yaml)."),
-        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Setting that wins over --config."),
-    ):
+def apply_options(options: Sequence[Callable[[F], F]], function: F) -> F:
+    """Decorate with options so that `--help` lists them in their order."""
+    for option in reversed(options):
         function = option(function)
     return function
 
 
+def engine_options(function: F) -> F:
+    """The options that say what to look for."""
+    options = (
+        click.option("--engine", "engine_name", default=DEFAULT_ENGINE, show_default=True, help="Detection engine."),
+        click.option("--rules", "rules", multiple=True, metavar="FILE", help="Rule file; may be given again."),
+        click.option("--config", "config", metavar="FILE", help="The engine's configuration (ids: a suricata.yaml)."),
+        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Setting that wins over --config."),
+    )
+    return apply_options(options, function)
+
+
 def pipeline_options(function: F) -> F:
     """The options that say how frames travel."""
-    for option in (
+    options = (
         click.option("--nic", "nic", default=DEFAULT_NIC, show_default=True, metavar="MODEL", help="NIC model."),
         click.option("--host-buffers", type=click.IntRange(1, 1 << 16), help="Host buffers (receive queues) to use."),
         click.option(
@@ -58,9 +64,8 @@ def pipeline_options(function: F) -> F:
         click.option(
             "--nic-flows", type=click.IntRange(min=1), help="Rows of the NIC's flow table.  [default: by need]"
         ),
-    ):
-        function = option(function)
-    return function
+    )
+    return apply_options(options, function)
 
 
 def parse_settings(pairs: Sequence[str]) -> dict[str, str]:

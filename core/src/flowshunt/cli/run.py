@@ -15,8 +15,8 @@ from flowshunt.pipeline.mode import BypassMode
 
 @click.command(epilog="Example: flowshunt run capture.pcap --rules local.rules --bypass hardware --eve eve.json")
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
-@pipeline_options
 @engine_options
+@pipeline_options
 @click.option(
     "--bypass",
     type=click.Choice([str(mode) for mode in BypassMode]),

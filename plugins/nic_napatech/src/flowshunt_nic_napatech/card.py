@@ -36,7 +36,7 @@ _DEFAULT_FLOWS = 1 << 22
 _IDLE_SECONDS = 100.0
 """Idle time after which a learned flow leaves the table: the bypassed-flow timeout of the application it serves."""
 
-_FIELDS = FLOW.fields or {}
+_FIELDS: Any = FLOW.fields
 _STATE_OFFSET: int = _FIELDS["state"][1]
 
 _TIMEOUTS = FlowTimeouts(*[_IDLE_SECONDS] * 10)
