@@ -185,7 +185,7 @@ def only_learned_flows_get_the_action(case: NicCase) -> None:
     """After `learn`, exactly the frames of those flows carry the action, in both directions."""
     if not case.has_table:
         return
-    traffic = conversations(end=False)
+    traffic = conversations(whole=False)
     chosen = np.arange(0, len(traffic.flows), 2)
     nic = case.open()
     must((_receive(nic, traffic.frames).action == 0).all(), "frames carry an action before any flow was learned")
@@ -206,7 +206,7 @@ def records_count_to_the_frame(case: NicCase) -> None:
     """A learned flow's record has exactly the packets and bytes that came after, in each direction."""
     if not case.has_table:
         return
-    traffic = conversations(end=False)
+    traffic = conversations(whole=False)
     nic = case.open()
     _receive(nic, traffic.frames)
     _learn(nic, traffic.flows, *case.action)
@@ -222,7 +222,7 @@ def unlearned_flows_leave_with_their_record(case: NicCase) -> None:
     """An unlearned flow ends with its exact record, once; its frames reach the host again; unknown ids do no harm."""
     if not case.has_table:
         return
-    traffic = conversations(end=False)
+    traffic = conversations(whole=False)
     nic = case.open()
     _learn(nic, traffic.flows, *case.action)
     _receive(nic, traffic.frames)
@@ -243,7 +243,7 @@ def idle_flows_age_out(case: NicCase) -> None:
     """A flow that is idle for an hour leaves the table with its exact record and the reason TIMEOUT."""
     if not case.has_table:
         return
-    traffic = conversations(end=False)
+    traffic = conversations(whole=False)
     nic = case.open()
     _learn(nic, traffic.flows, *case.action)
     _receive(nic, traffic.frames)

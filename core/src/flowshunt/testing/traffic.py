@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from flowshunt.flows.record import FLOW
+from flowshunt.flows.record import FLOW, TcpState
 from flowshunt.packets.batch import LINK_ETHERNET, FrameBatch
 from flowshunt.packets.headers import NO_VLAN
 
@@ -74,8 +74,8 @@ class Conversation:
             self.vlan,
         )
 
-    def exchange(self, payloads: Sequence[tuple[int, bytes]], *, end: bool = True) -> list[tuple[int, bytes]]:
-        """An exchange as (direction, frame): with TCP the handshake, the payloads acknowledged, and the end."""
+    def exchange(self, payloads: Sequence[tuple[int, bytes]], *, whole: bool = True) -> list[tuple[int, bytes]]:
+        """An exchange as (direction, frame): the payloads, with TCP acknowledged; `whole`: with its start and end."""
         if self.protocol != TCP:
             return [(direction, self.frame(direction, payload)) for direction, payload in payloads]
         seq = [1000, 5000]
@@ -87,21 +87,21 @@ class Conversation:
             frames.append((direction, frame))
             seq[direction] += len(payload) + (1 if flags & (SYN | FIN) else 0)
 
-        send(0, SYN)
-        send(1, SYN | ACK)
-        send(0, ACK)
+        if whole:
+            send(0, SYN)
+            send(1, SYN | ACK)
+            send(0, ACK)
         for direction, payload in payloads:
             send(direction, PSH | ACK, payload)
             send(1 - direction, ACK)
-        if not end:
-            return frames
-        send(0, FIN | ACK)
-        send(1, FIN | ACK)
-        send(0, ACK)
+        if whole:
+            send(0, FIN | ACK)
+            send(1, FIN | ACK)
+            send(0, ACK)
         return frames
 
     def record(self, number: int) -> NDArray[np.void]:
-        """FLOW[1]: the flow as the host would hand it to a NIC, with an id."""
+        """FLOW[1]: the flow as the host would hand it to a NIC: established, with an id, last seen at `START`."""
         row = np.zeros(1, FLOW)
         size = len(self.source)
         row["id"] = number
@@ -111,6 +111,8 @@ class Conversation:
         row["vlan"] = NO_VLAN if self.vlan is None else self.vlan
         row["inner_vlan"] = NO_VLAN
         row["protocol"], row["ip_version"] = self.protocol, self.ip_version
+        row["tcp_state"] = TcpState.ESTABLISHED if self.protocol == TCP else TcpState.NONE
+        row["first"] = row["last"] = START
         return row
 
 
@@ -133,10 +135,10 @@ class Traffic:
     flows: NDArray[np.void]
 
 
-def conversations(count: int = 60, seed: int = 1, *, end: bool = True) -> Traffic:
+def conversations(count: int = 60, seed: int = 1, *, whole: bool = True) -> Traffic:
     """`count` conversations, interleaved: TCP and UDP, IPv4 and IPv6, a few in a VLAN, and some ARP between them.
 
-    Without `end` no TCP connection is closed.
+    Without `whole` the TCP connections stand already, and stay.
     """
     chosen = random.Random(seed)
     made: list[Conversation] = []
@@ -147,7 +149,7 @@ def conversations(count: int = 60, seed: int = 1, *, end: bool = True) -> Traffi
             (chosen.randrange(2), chosen.randbytes(chosen.randrange(1, 1200))) for _ in range(chosen.randrange(1, 12))
         ]
         queues.append([*_OPENINGS[number % len(_OPENINGS)], *payloads])
-    pending = [conversation.exchange(queue, end=end) for conversation, queue in zip(made, queues, strict=True)]
+    pending = [conversation.exchange(queue, whole=whole) for conversation, queue in zip(made, queues, strict=True)]
     rows: list[tuple[int, int, bytes]] = []
     while any(pending):
         number = chosen.choice([index for index, frames in enumerate(pending) if frames])
