@@ -8,12 +8,34 @@ from numpy.typing import NDArray
 
 LINK_NULL = 0
 LINK_ETHERNET = 1
+LINK_PPP = 9
+LINK_RAW_BSD = 12
+LINK_RAW_OPENBSD = 14
 LINK_RAW = 101
+LINK_CISCO_HDLC = 104
 LINK_LOOP = 108
 LINK_LINUX_SLL = 113
 LINK_IPV4 = 228
 LINK_IPV6 = 229
 LINK_LINUX_SLL2 = 276
+
+DECODED_LINKS = frozenset(
+    {
+        LINK_NULL,
+        LINK_ETHERNET,
+        LINK_PPP,
+        LINK_RAW_BSD,
+        LINK_RAW_OPENBSD,
+        LINK_RAW,
+        LINK_CISCO_HDLC,
+        LINK_LOOP,
+        LINK_LINUX_SLL,
+        LINK_IPV4,
+        LINK_IPV6,
+        LINK_LINUX_SLL2,
+    }
+)
+"""The link types that header decoding knows; frames of others are delivered, but not decoded."""
 
 
 @attrs.frozen(eq=False)
