@@ -7,10 +7,9 @@ Memory is bounded whatever the data claims: gzip gives as much as the caller has
 import zlib
 from typing import Protocol
 
+from flowshunt.packets.magic import GZIP_MAGIC, ZSTD_MAGIC
 from flowshunt.packets.window import ByteSource
 
-GZIP_MAGIC = b"\x1f\x8b"
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 MAX_ZSTD_WINDOW = 1 << 27
 """The largest zstd window that is accepted, as in the zstd command: 128 MiB."""
 

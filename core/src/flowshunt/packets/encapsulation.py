@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from flowshunt.compiled import BYTES, kernel
 from flowshunt.packets.batch import (
+    LINK_CISCO_HDLC,
     LINK_ETHERNET,
     LINK_IPV4,
     LINK_IPV6,
@@ -22,7 +23,10 @@ from flowshunt.packets.batch import (
     LINK_LINUX_SLL2,
     LINK_LOOP,
     LINK_NULL,
+    LINK_PPP,
     LINK_RAW,
+    LINK_RAW_BSD,
+    LINK_RAW_OPENBSD,
 )
 from flowshunt.packets.headers import MALFORMED, NO_VLAN, TOO_DEEP, TRUNCATED, UNKNOWN_LINK
 from flowshunt.packets.loads import load8, load16, load32
@@ -53,53 +57,8 @@ _MAX_TAGS = 8
 _MAX_LABELS = 16
 _MAX_STEPS = 32
 
-_DLT_RAW = 12
-_DLT_RAW_OPENBSD = 14
 _ARPHRD_NETLINK = 824
 _SLL_LLC = 4
-
-
-@kernel(types.UniTuple(INT, 2)(BYTES, ROW, INT, INT, INT), entry=False)
-def decode_link(data: NDArray[np.uint8], row: Any, link: int, at: int, end: int) -> tuple[int, int]:
-    """What stands at a frame's start, or after its link header: (EtherType or such, position)."""
-    if link == LINK_ETHERNET:
-        return ETHERNET_FRAME, at
-    if link == LINK_RAW or link == _DLT_RAW or link == _DLT_RAW_OPENBSD:
-        return IP_BY_VERSION, at
-    if link == LINK_IPV4:
-        return IPV4, at
-    if link == LINK_IPV6:
-        return IPV6, at
-    following = STOP
-    length = 4
-    if link == LINK_LINUX_SLL:
-        length = 16
-    elif link == LINK_LINUX_SLL2:
-        length = 20
-    elif link != LINK_NULL and link != LINK_LOOP:
-        row.flags |= UNKNOWN_LINK
-        return STOP, at
-    if end - at < length:
-        row.flags |= TRUNCATED
-        return STOP, at
-    if link == LINK_NULL or link == LINK_LOOP:
-        # The address family, in the byte order of whichever machine captured: it is a small number.
-        family = load32(data, at)
-        if family > 0xFFFF:
-            family = ((family >> 24) & 0xFF) | ((family >> 8) & 0xFF00)
-        if family == 2:
-            following = IPV4
-        elif family == 10 or family == 24 or family == 28 or family == 30:
-            following = IPV6
-        return following, at + length
-    protocol = load16(data, at + 14) if link == LINK_LINUX_SLL else load16(data, at)
-    hardware = load16(data, at + 2) if link == LINK_LINUX_SLL else load16(data, at + 8)
-    if hardware != _ARPHRD_NETLINK:
-        if protocol == _SLL_LLC:
-            following = LLC
-        elif protocol >= _LEAST_ETHERTYPE:
-            following = protocol
-    return following, at + length
 
 
 @kernel(types.UniTuple(INT, 2)(BYTES, INT, INT), entry=False)
@@ -121,6 +80,53 @@ def decode_ppp(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     if protocol == _PPP_IPV6:
         return IPV6, at
     return STOP, at
+
+
+@kernel(types.UniTuple(INT, 2)(BYTES, ROW, INT, INT, INT), entry=False)
+def decode_link(data: NDArray[np.uint8], row: Any, link: int, at: int, end: int) -> tuple[int, int]:
+    """What stands at a frame's start, or after its link header: (EtherType or such, position)."""
+    if link == LINK_ETHERNET:
+        return ETHERNET_FRAME, at
+    if link == LINK_RAW or link == LINK_RAW_BSD or link == LINK_RAW_OPENBSD:
+        return IP_BY_VERSION, at
+    if link == LINK_IPV4:
+        return IPV4, at
+    if link == LINK_IPV6:
+        return IPV6, at
+    if link == LINK_PPP:
+        return decode_ppp(data, at, end)
+    following = STOP
+    length = 4
+    if link == LINK_LINUX_SLL:
+        length = 16
+    elif link == LINK_LINUX_SLL2:
+        length = 20
+    elif link != LINK_NULL and link != LINK_LOOP and link != LINK_CISCO_HDLC:
+        row.flags |= UNKNOWN_LINK
+        return STOP, at
+    if end - at < length:
+        row.flags |= TRUNCATED
+        return STOP, at
+    if link == LINK_CISCO_HDLC:
+        return load16(data, at + 2), at + length
+    if link == LINK_NULL or link == LINK_LOOP:
+        # The address family, in the byte order of whichever machine captured: it is a small number.
+        family = load32(data, at)
+        if family > 0xFFFF:
+            family = ((family >> 24) & 0xFF) | ((family >> 8) & 0xFF00)
+        if family == 2:
+            following = IPV4
+        elif family == 10 or family == 24 or family == 28 or family == 30:
+            following = IPV6
+        return following, at + length
+    protocol = load16(data, at + 14) if link == LINK_LINUX_SLL else load16(data, at)
+    hardware = load16(data, at + 2) if link == LINK_LINUX_SLL else load16(data, at + 8)
+    if hardware != _ARPHRD_NETLINK:
+        if protocol == _SLL_LLC:
+            following = LLC
+        elif protocol >= _LEAST_ETHERTYPE:
+            following = protocol
+    return following, at + length
 
 
 @kernel(types.boolean(INT), inline=True, entry=False)

@@ -15,16 +15,10 @@ from numpy.typing import NDArray
 from flowshunt.compiled import BYTES, column, kernel
 from flowshunt.packets.indexing import DAMAGED, FULL, MAX_CAPTURED, MORE, Columns, Indexed
 from flowshunt.packets.loads import load32_as
+from flowshunt.packets.magic import PCAP_MAGICS, PCAP_MODIFIED, PCAP_NANOSECONDS
 
-FILE_HEADER = 24
 RECORD_HEADER = 16
 MODIFIED_RECORD_HEADER = 24
-
-MAGIC_MICROSECONDS = 0xA1B2C3D4
-MAGIC_NANOSECONDS = 0xA1B23C4D
-MAGIC_MODIFIED = 0xA1B2CD34
-"""Alexey Kuznetzov's variant: microseconds, 8 more bytes in each record header."""
-MAGICS = (MAGIC_MICROSECONDS, MAGIC_NANOSECONDS, MAGIC_MODIFIED)
 
 _FCS_KNOWN = 1 << 26
 
@@ -95,14 +89,14 @@ class Pcap:
 
     @classmethod
     def from_header(cls, header: bytes) -> "Pcap":
-        """The format that a 24-byte file header describes. The caller has seen one of `MAGICS` in it."""
-        order = "big" if int.from_bytes(header[:4], "big") in MAGICS else "little"
+        """The format that a 24-byte file header describes. The caller has seen one of `PCAP_MAGICS` in it."""
+        order = "big" if int.from_bytes(header[:4], "big") in PCAP_MAGICS else "little"
         magic = int.from_bytes(header[:4], order)  # type: ignore[arg-type]
         word = int.from_bytes(header[20:24], order)  # type: ignore[arg-type]
         return cls(
             big_endian=order == "big",
-            header=MODIFIED_RECORD_HEADER if magic == MAGIC_MODIFIED else RECORD_HEADER,
-            tick=1 if magic == MAGIC_NANOSECONDS else 1000,
+            header=MODIFIED_RECORD_HEADER if magic == PCAP_MODIFIED else RECORD_HEADER,
+            tick=1 if magic == PCAP_NANOSECONDS else 1000,
             link=word & 0xFFFF,
             fcs=(word >> 28) * 2 if word & _FCS_KNOWN else 0,
         )

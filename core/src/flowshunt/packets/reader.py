@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import attrs
+import numpy as np
 
 from flowshunt.errors import InputError
-from flowshunt.packets.batch import FrameBatch
-from flowshunt.packets.compression import GZIP_MAGIC, ZSTD_MAGIC, GzipBytes, ZstdBytes
+from flowshunt.packets.batch import DECODED_LINKS, FrameBatch
+from flowshunt.packets.compression import GzipBytes, ZstdBytes
 from flowshunt.packets.indexing import DAMAGED, MORE, Format
+from flowshunt.packets.magic import GZIP_MAGIC, PCAPNG_HEADER, ZSTD_MAGIC, recognize
 from flowshunt.packets.window import CHUNK, ByteSource, FileBytes, MappedWindow, StreamWindow, mapped_kind
 
 STANDARD_INPUT = "-"
-
-_LONGEST_HEADER = 24
 
 
 @attrs.frozen
@@ -55,17 +55,21 @@ Report = Callable[[CaptureProblem], None]
 class CaptureReader:
     """Reads one capture. Frames come in the order they stand in it."""
 
-    def __init__(self, path: str, report: Report, *, chunk: int = CHUNK) -> None:
+    def __init__(self, path: str, report: Report, *, links: set[int] | None = None, chunk: int = CHUNK) -> None:
         """Open `path` ("-" is standard input) and recognize its format.
 
-        Raises `InputError` for a file that can't be opened or is no capture. `report` is called with each problem.
+        `report` is called with each problem; `links` are link types that need no report any more, and grows. Raises
+        `InputError` for a file that can't be opened or is no capture.
         """
         self.path = path
         self._report = report
+        self._links = set() if links is None else links
         self._compressed = ""
         self._window: MappedWindow | StreamWindow = self._open(chunk)
         self._position = 0
         self._done = False
+        self._closed = False
+        self._ahead: FrameBatch | None = None
         self._format: Format | None = None
         try:
             self._recognize()
@@ -80,8 +84,10 @@ class CaptureReader:
 
     def close(self) -> None:
         """Let go of the file."""
-        self._done = True
-        self._window.close()
+        if not self._closed:
+            self._done = self._closed = True
+            self._ahead = None
+            self._window.close()
 
     def _open(self, chunk: int) -> MappedWindow | StreamWindow:
         descriptor, owned = _descriptor(self.path)
@@ -109,40 +115,62 @@ class CaptureReader:
             raise
 
     def _recognize(self) -> None:
-        from flowshunt.packets.pcap import FILE_HEADER, MAGICS, Pcap
-
         window = self._window
-        while window.end < _LONGEST_HEADER and not window.final:
+        while window.end < PCAPNG_HEADER and not window.final:
             self._position = window.advance(0)
-        start = window.data[: min(window.end, _LONGEST_HEADER)].tobytes()
+        start = window.data[: min(window.end, PCAPNG_HEADER)].tobytes()
         if not start:
             self._end(0, window.damage or "capture is empty: not even a file header")
-        elif int.from_bytes(start[:4], "big") in MAGICS or int.from_bytes(start[:4], "little") in MAGICS:
-            if len(start) < FILE_HEADER:
-                self._end(0, window.damage or f"file header is cut off: {len(start)} of {FILE_HEADER} bytes")
-                return
-            self._format = Pcap.from_header(start)
-            self._position = FILE_HEADER
-        elif window.damage:
-            self._end(0, window.damage)
-        else:
+            return
+        name, length = recognize(start)
+        if name == "" and not window.damage:
             raise NotACaptureError(self.path)
+        if len(start) < length or name == "":
+            self._end(0, window.damage or f"file header is cut off: {len(start)} of {length} bytes")
+        elif name == "pcap":
+            from flowshunt.packets.pcap import Pcap
+
+            self._format, self._position = Pcap.from_header(start), length
+        else:
+            from flowshunt.packets.pcapng import Pcapng
+
+            self._format, self._position = Pcapng(), 0
+
+    def peek_timestamp(self) -> int | None:
+        """The first frame's timestamp, before anything was read; None where there is no frame."""
+        self._ahead = self.read(1, 1)
+        return None if self._ahead is None else int(self._ahead.timestamp[0])
 
     def read(self, frames: int, span: int) -> FrameBatch | None:
         """The next batch, of at most `frames` frames in about `span` bytes; None at the end."""
+        if self._ahead is not None:
+            batch, self._ahead = self._ahead, None
+            return batch
         while not self._done:
             window = self._window
             window.release(self._position)
             assert self._format is not None
             found = self._format.index(window.data, self._position, window.end, frames, span)
-            self._position = found.position
+            position, self._position = window.base, found.position
             if found.state == DAMAGED:
                 self._end(found.position, found.damage)
             elif found.state == MORE:
                 self._continue()
             if len(found.batch):
+                self._check_links(found.batch, position)
                 return found.batch
         return None
+
+    def _check_links(self, batch: FrameBatch, base: int) -> None:
+        """Report link types that are not decoded, each once, where they appear first."""
+        if batch.link[0] in self._links and (batch.link == batch.link[0]).all():
+            return
+        for link, row in zip(*np.unique(batch.link, return_index=True), strict=True):
+            if int(link) not in self._links:
+                self._links.add(int(link))
+                if int(link) not in DECODED_LINKS:
+                    what = f"frames have link type {link}, which is not decoded"
+                    self._report(CaptureProblem(self.path, base + int(batch.offset[row]), what, damage=False))
 
     def _continue(self) -> None:
         """Get more bytes, or end the capture: well, or in the middle of a record."""
@@ -157,6 +185,7 @@ class CaptureReader:
                 window.damage or f"capture ends in the middle of a {self._format.record}, {left} bytes into it",
             )
         else:
+            window.release(self._position)
             self._done = True
 
     def _end(self, position: int, damage: str) -> None:
