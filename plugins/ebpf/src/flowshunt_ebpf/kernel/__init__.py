@@ -1,0 +1,1 @@
+"""The live Linux kernel: everything here needs Linux, and most of it privilege."""

@@ -1,0 +1,1 @@
+"""Native code: the assembler's seam, both JITs, the machine that programs run on, and the runners."""

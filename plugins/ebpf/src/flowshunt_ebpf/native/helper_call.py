@@ -1,0 +1,119 @@
+"""Helper calls from Python: arguments checked by their kinds, then the same native code that compiled programs call."""
+
+import ctypes
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from flowshunt.errors import InputError
+
+from flowshunt_ebpf.maps import header as h
+from flowshunt_ebpf.maps.map import Map
+from flowshunt_ebpf.maps.supported import HELPER_KINDS, MAP_OPERATIONS, TARGET_MAPS, Argument
+from flowshunt_ebpf.native import state
+from flowshunt_ebpf.native.image import Image
+from flowshunt_ebpf.native.machine import Machine
+from flowshunt_ebpf.program import MapType
+
+_SIGNATURE: Final = ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_uint64] * 6)
+_STRING_LIMIT: Final = 4096
+_KINDS: Final = {
+    Argument.PROGRAMS: frozenset({MapType.PROG_ARRAY}),
+    Argument.RING: frozenset({MapType.RINGBUF}),
+    Argument.EVENTS: frozenset({MapType.PERF_EVENT_ARRAY}),
+    Argument.TARGETS: TARGET_MAPS,
+}
+
+
+class HelperCalls:
+    """The helpers that an image may call on a machine."""
+
+    def __init__(self, image: Image, machine: Machine) -> None:
+        self.image = image
+        self.machine = machine
+        self._functions: dict[int, Callable[..., int]] = {}
+
+    def call(self, number: int, arguments: list[int]) -> int:
+        """Call a helper whose arguments were checked; gives r0."""
+        operation = MAP_OPERATIONS.get(number)
+        if operation is not None:
+            chosen = self.map_at(arguments[0])
+            assert chosen is not None
+            address = chosen.operation(operation)
+        else:
+            from flowshunt_ebpf.maps.helpers import helper_address
+
+            address = helper_address(number)
+        function = self._functions.get(address)
+        if function is None:
+            function = self._functions[address] = _SIGNATURE(address)
+        return function(*arguments, self.machine.address)
+
+    def maps(self) -> list[Map]:
+        """The maps that programs on the machine may use."""
+        return [*self.machine.maps, *(inner for m in self.machine.maps for inner in m.inner_maps())]
+
+    def map_at(self, address: int) -> Map | None:
+        """The map that a map pointer names; None where it names none."""
+        return next((m for m in self.maps() if m.address == address), None)
+
+    def program_at(self, address: int, index: int) -> Image | None:
+        """The program at an index of a program array; None where there is none."""
+        chosen = self.map_at(address)
+        if chosen is None or index >= chosen.definition.max_entries:
+            return None
+        (number,) = struct.unpack_from("<Q", chosen.values_view, index * h.PROG_ARRAY_STRIDE)
+        return self.machine.programs[number - 1] if number else None
+
+    def wrong_argument(self, number: int, arguments: list[int], inside: Callable[[int, int, int], bool]) -> int:
+        """The first argument, from 1, that is not what the helper takes; 0 where all are.
+
+        `inside(address, size, flags)`: whether the program may access memory.
+        """
+        kinds = HELPER_KINDS[number]
+        chosen: Map | None = None
+        for at, kind in enumerate(kinds):
+            value = arguments[at]
+            fine = True
+            if kind == Argument.CONTEXT:
+                fine = value == self.machine.get64(state.CONTEXT)
+            elif kind in _KINDS or kind == Argument.MAP:
+                chosen = self.map_at(value)
+                fine = chosen is not None and (kind == Argument.MAP or chosen.definition.type in _KINDS[kind])
+            elif kind in (Argument.KEY, Argument.VALUE, Argument.VALUE_OUT):
+                assert chosen is not None
+                size = chosen.definition.key_size if kind == Argument.KEY else chosen.definition.value_size
+                fine = inside(value, size, state.WRITABLE if kind == Argument.VALUE_OUT else 0)
+            elif kind in (Argument.READ, Argument.READ_OR_NULL, Argument.WRITE):
+                size = arguments[at + 1] & 0xFFFFFFFF
+                fine = arguments[at + 1] < 1 << 31 and (
+                    (size == 0 and kind == Argument.READ_OR_NULL)
+                    or inside(value, size, state.WRITABLE if kind == Argument.WRITE else 0)
+                )
+            elif kind == Argument.FUNCTION:
+                fine = value in self.image.callbacks
+            elif kind in (Argument.LOCK, Argument.LONG_OUT):
+                fine = inside(value, 4 if kind == Argument.LOCK else 8, state.WRITABLE)
+            elif kind == Argument.STRING:
+                fine = self._is_string(value, inside)
+            if not fine:
+                return at + 1
+        return 0
+
+    def _is_string(self, address: int, inside: Callable[[int, int, int], bool]) -> bool:
+        for at in range(address, address + _STRING_LIMIT):
+            if not inside(at, 1, 0):
+                return False
+            if ctypes.string_at(at, 1) == b"\0":
+                return True
+        return False
+
+
+def bind_all(image: Image, machine: Machine) -> None:
+    """Make the native code of the maps and helpers that an image needs ready."""
+    if image.helpers & MAP_OPERATIONS.keys():
+        for m in {*machine.maps, *image.maps}:
+            m.bind()
+    missing = [m.name for m in image.maps if m not in machine.maps]
+    if missing:
+        raise InputError(f"it uses maps that the machine lacks: {', '.join(missing)}", f"program {image.program.name}", "attach them")

@@ -1,0 +1,47 @@
+"""Verdicts: who found a program safe, and for exactly what. The host runner drops its run-time checks only for one."""
+
+import hashlib
+import struct
+
+import attrs
+
+from flowshunt_ebpf.contexts.layout import Context
+from flowshunt_ebpf.native.image import Image
+from flowshunt_ebpf.program import MapDefinition, Program
+
+
+@attrs.frozen
+class Verdict:
+    """What a verifier said.
+
+    Attributes:
+        accepted: whether the program is safe.
+        digest: of the bytes, maps and context that it is about, see `digest`.
+        verifier: who said so, such as "Linux 6.18".
+        reason: why it is not safe, or the verifier's log.
+    """
+
+    accepted: bool
+    digest: bytes
+    verifier: str
+    reason: str = attrs.field(default="", repr=False)
+
+    def covers(self, image: Image) -> bool:
+        """Whether it accepts exactly this program, with these maps and this context."""
+        return self.accepted and self.digest == digest(image.program, image.context)
+
+
+def digest(program: Program, context: Context) -> bytes:
+    """What a verdict is about: instructions, the maps' types and sizes, and the context."""
+    whole = hashlib.sha256(program.encode())
+    whole.update(f"{context.name} {len(program.maps)}".encode())
+    for definition in program.maps:
+        _add_map(whole, definition)
+    return whole.digest()
+
+
+def _add_map(whole: "hashlib._Hash", definition: MapDefinition | None) -> None:
+    while definition is not None:
+        sizes = (definition.type, definition.key_size, definition.value_size, definition.max_entries, definition.flags)
+        whole.update(struct.pack("<5Q", *sizes))
+        definition = definition.inner
