@@ -1,0 +1,87 @@
+"""A rule's header: action, protocol, addresses, ports, direction."""
+
+import attrs
+
+from flowshunt_ids.rules.lexer import RawRule, RuleError
+from flowshunt_ids.rules.rule import Action, Header
+from flowshunt_ids.rules.variables import Addresses, Variables, parse_addresses, parse_ports
+
+ACTIONS = {
+    "alert": Action.ALERT,
+    "pass": Action.PASS,
+    "drop": Action.DROP,
+    "reject": Action.REJECT,
+    "rejectsrc": Action.REJECT,
+    "rejectdst": Action.REJECT,
+    "rejectboth": Action.REJECT,
+    "config": Action.CONFIG,
+}
+
+TCP = 6
+UDP = 17
+ICMP = 1
+ICMPV6 = 58
+SCTP = 132
+
+PROTOCOLS: dict[str, frozenset[int] | None] = {
+    "ip": None,
+    "pkthdr": None,
+    "ip4": None,
+    "ipv4": None,
+    "ip6": None,
+    "ipv6": None,
+    "tcp": frozenset({TCP}),
+    "tcp-pkt": frozenset({TCP}),
+    "tcp-stream": frozenset({TCP}),
+    "udp": frozenset({UDP}),
+    "icmp": frozenset({ICMP, ICMPV6}),
+    "icmpv4": frozenset({ICMP}),
+    "icmpv6": frozenset({ICMPV6}),
+    "sctp": frozenset({SCTP}),
+}
+
+APPLICATION_PROTOCOLS = frozenset(
+    "http http1 http2 tls ssl dns ssh smtp ftp ftp-data smb dcerpc modbus dnp3 enip nfs tftp ntp krb5 dhcp sip snmp ike "
+    "ikev2 rfb rdp mqtt imap pgsql quic telnet bittorrent-dht websocket ldap pop3 doh2 mdns".split()
+)
+"""Names that Suricata knows as protocols of the application layer."""
+
+
+def parse_header(raw: RawRule, variables: Variables) -> Header:
+    """Read a rule's first seven words. Raises `RuleError`."""
+    action = ACTIONS.get(raw.action)
+    if action is None:
+        raise RuleError(f"{raw.action!r} is not an action (alert, pass, drop, reject, rejectsrc, rejectdst, rejectboth)")
+    protocol = raw.protocol.lower()
+    if protocol in APPLICATION_PROTOCOLS:
+        raise RuleError(f"protocol {protocol}: not supported yet")
+    if protocol not in PROTOCOLS:
+        raise RuleError(f"{raw.protocol!r} is not a protocol")
+    if raw.direction not in ("->", "<>"):
+        raise RuleError(f"{raw.direction!r} is not a direction ('->' or '<>')")
+    if action is Action.CONFIG:
+        raise RuleError("action config: not supported yet")
+    source = parse_addresses(raw.source, variables.addresses)
+    destination = parse_addresses(raw.destination, variables.addresses)
+    if protocol in ("ip4", "ipv4", "icmpv4"):
+        source, destination = (_only(source, 4), _only(destination, 4))
+    elif protocol in ("ip6", "ipv6", "icmpv6"):
+        source, destination = (_only(source, 6), _only(destination, 6))
+    return Header(
+        action,
+        raw.action,
+        protocol,
+        PROTOCOLS[protocol],
+        source,
+        parse_ports(raw.source_ports, variables.ports),
+        destination,
+        parse_ports(raw.destination_ports, variables.ports),
+        raw.direction == "<>",
+    )
+
+
+def _only(addresses: Addresses, version: int) -> Addresses:
+    kept = attrs.evolve(addresses, ipv6=()) if version == 4 else attrs.evolve(addresses, ipv4=())
+    if not kept.ipv4 and not kept.ipv6:
+        raise RuleError(f"no IPv{version} address is left for a protocol of IPv{version}")
+    return kept

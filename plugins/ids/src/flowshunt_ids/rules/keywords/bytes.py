@@ -1,0 +1,138 @@
+"""Payload keywords that read numbers: byte_test, byte_jump, byte_extract."""
+
+import re
+from typing import Any
+
+from flowshunt_ids.rules.keywords.builder import Keyword, RuleBuilder, whole_number
+from flowshunt_ids.rules.keywords.content import variable_or_number
+from flowshunt_ids.rules.lexer import RuleError
+from flowshunt_ids.rules.rule import ByteExtract, ByteJump, ByteTest, Number
+
+_LARGEST = (1 << 32) - 1
+_BASES = {"hex": 16, "dec": 10, "oct": 8}
+_OPERATOR = re.compile(r"(!?)\s*(<=|>=|<|>|=|&|\^|)")
+
+
+def _parts(value: str, least: int, keyword: str) -> list[str]:
+    parts = [part.strip() for part in value.split(",")]
+    if len(parts) < least:
+        raise RuleError(f"{keyword}: {value!r} has fewer than {least} values")
+    return parts
+
+
+def _options(rule: RuleBuilder, parts: list[str], allowed: frozenset[str], keyword: str) -> dict[str, Any]:
+    """The words after the fixed values, those with a number of their own included."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        name, _blank, argument = part.partition(" ")
+        name = name.lower()
+        if name in _BASES:
+            name, argument = "base", name
+        if name not in allowed:
+            raise RuleError(f"{keyword}: {part!r} is not supported")
+        if name in found:
+            raise RuleError(f"{keyword}: {name!r} given twice")
+        if name == "base":
+            found[name] = _BASES[argument]
+        elif name == "bitmask":
+            try:
+                found[name] = int(argument, 16)
+            except ValueError:
+                raise RuleError(f"{keyword}: bitmask {argument!r} is not a hexadecimal number") from None
+            if not 0 < found[name] <= _LARGEST:
+                raise RuleError(f"{keyword}: bitmask {argument!r} is outside 1 to ffffffff")
+        elif name == "multiplier":
+            found[name] = whole_number(argument, f"{keyword}: multiplier", 1, 65535)
+        elif name == "post_offset":
+            found[name] = variable_or_number(rule, argument.strip(), f"{keyword}: post_offset", -65535, 65535)
+        elif argument and not (name == "align" and keyword == "byte_extract"):
+            raise RuleError(f"{keyword}: {name} takes no value")
+        elif name == "align" and argument:
+            found[name] = whole_number(argument, f"{keyword}: align", 2, 4)
+            if found[name] == 3:
+                raise RuleError(f"{keyword}: align is 2 or 4")
+        else:
+            found[name] = True
+    if "big" in found and "little" in found:
+        raise RuleError(f"{keyword}: big and little exclude each other")
+    if "base" in found and "string" not in found:
+        raise RuleError(f"{keyword}: a base needs 'string'")
+    return found
+
+
+_COMMON = frozenset({"relative", "big", "little", "string", "base"})
+
+
+def _number(rule: RuleBuilder, count: str, offset: str, options: dict[str, Any], keyword: str, least: int) -> Number:
+    text = bool(options.get("string"))
+    size = whole_number(count, keyword, least, 23 if text else 8)
+    return Number(
+        size,
+        variable_or_number(rule, offset, keyword, -65535, _LARGEST),
+        relative=bool(options.get("relative")),
+        little=bool(options.get("little")),
+        base=options.get("base", 10) if text else 0,
+        mask=options.get("bitmask", 0),
+    )
+
+
+def _byte_test(rule: RuleBuilder, value: str) -> None:
+    count, operator, wanted, offset, *rest = _parts(value, 4, "byte_test")
+    options = _options(rule, rest, _COMMON | {"bitmask"}, "byte_test")
+    form = _OPERATOR.fullmatch(operator)
+    if form is None or not (form[1] or form[2]):
+        raise RuleError(f"byte_test: {operator!r} is not an operator (< > = <= >= & ^, '!' before it)")
+    number = _number(rule, count, offset, options, "byte_test", 1)
+    target: int | str
+    if wanted.lower().startswith("0x"):
+        try:
+            target = int(wanted, 16)
+        except ValueError:
+            raise RuleError(f"byte_test: {wanted!r} is not a number") from None
+        if target >= 1 << 63:
+            raise RuleError(f"byte_test: {wanted!r} is too large")
+    else:
+        target = variable_or_number(rule, wanted, "byte_test", 0, 10**12)
+    rule.payload.append(ByteTest(number, form[2] or "=", target, negated=bool(form[1])))
+
+
+def _byte_jump(rule: RuleBuilder, value: str) -> None:
+    count, offset, *rest = _parts(value, 2, "byte_jump")
+    allowed = _COMMON | {"bitmask", "multiplier", "align", "from_beginning", "from_end", "post_offset"}
+    options = _options(rule, rest, allowed, "byte_jump")
+    if "from_beginning" in options and "from_end" in options:
+        raise RuleError("byte_jump: from_beginning and from_end exclude each other")
+    origin = "beginning" if "from_beginning" in options else "end" if "from_end" in options else "here"
+    rule.payload.append(
+        ByteJump(
+            _number(rule, count, offset, options, "byte_jump", 0),
+            multiplier=options.get("multiplier", 1),
+            align=bool(options.get("align")),
+            origin=origin,
+            post_offset=options.get("post_offset", 0),
+        )
+    )
+
+
+def _byte_extract(rule: RuleBuilder, value: str) -> None:
+    count, offset, name, *rest = _parts(value, 3, "byte_extract")
+    options = _options(rule, rest, _COMMON | {"multiplier", "align"}, "byte_extract")
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.]*", name):
+        raise RuleError(f"byte_extract: {name!r} is not a name")
+    if any(isinstance(match, ByteExtract) and match.name == name for match in rule.payload):
+        raise RuleError(f"byte_extract: {name!r} is set twice")
+    rule.payload.append(
+        ByteExtract(
+            _number(rule, count, offset, options, "byte_extract", 1),
+            name,
+            multiplier=options.get("multiplier", 1),
+            align=int(options.get("align", 0)),
+        )
+    )
+
+
+BYTE_KEYWORDS = {
+    "byte_test": Keyword(_byte_test),
+    "byte_jump": Keyword(_byte_jump),
+    "byte_extract": Keyword(_byte_extract),
+}

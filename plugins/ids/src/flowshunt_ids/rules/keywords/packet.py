@@ -1,0 +1,216 @@
+"""Keywords on packet headers: flags, dsize, ttl, itype, icode, ip_proto, sameip, id, fragbits, seq, ack, window, ..."""
+
+import re
+
+from flowshunt_ids.rules.keywords.builder import Keyword, RuleBuilder, whole_number
+from flowshunt_ids.rules.lexer import RuleError
+from flowshunt_ids.rules.rule import Field, PacketTest
+
+_FLAG_BITS = {
+    "F": 1,
+    "S": 2,
+    "R": 4,
+    "P": 8,
+    "A": 16,
+    "U": 32,
+    "2": 64,
+    "E": 64,
+    "1": 128,
+    "C": 128,
+}
+_RANGE = re.compile(r"(\d{1,10})\s*(?:<>|-)\s*(\d{1,10})")
+_COMPARISON = re.compile(r"(<=|>=|<|>|=|!=|!|)\s*(\d{1,10})")
+
+
+def parse_range(field: Field, value: str, keyword: str, maximum: int, *, inclusive: bool) -> PacketTest:
+    """A number with an optional comparison before it, or `low<>high`, as a test. Raises `RuleError`.
+
+    `inclusive`: whether the two ends of a range belong to it.
+    """
+    span = _RANGE.fullmatch(value)
+    if span:
+        low, high = int(span[1]), int(span[2])
+        if not inclusive:
+            low, high = low + 1, high - 1
+        if low > high or int(span[2]) > maximum:
+            raise RuleError(f"{keyword}: {value!r} is an empty range or goes past {maximum}")
+        return PacketTest(field, low, high)
+    single = _COMPARISON.fullmatch(value)
+    if not single:
+        raise RuleError(f"{keyword}: {value!r} is neither a number, a comparison nor a range")
+    operator, number = single[1], int(single[2])
+    if number > maximum:
+        raise RuleError(f"{keyword}: {number} is more than {maximum}")
+    low, high = {
+        "<": (0, number - 1),
+        "<=": (0, number),
+        ">": (number + 1, maximum),
+        ">=": (number, maximum),
+    }.get(operator, (number, number))
+    if low > high:
+        raise RuleError(f"{keyword}: {value!r} can never match")
+    return PacketTest(field, low, high, negated=operator in ("!", "!="))
+
+
+def _ranged(
+    field: Field, keyword: str, maximum: int, *, inclusive: bool = False, protocols: frozenset[int] | None = None
+) -> Keyword:
+    def read(rule: RuleBuilder, value: str) -> None:
+        _needs_protocol(rule, keyword, protocols)
+        rule.tests.append(parse_range(field, value, keyword, maximum, inclusive=inclusive))
+        rule.needs_packet = True
+
+    return Keyword(read)
+
+
+def _needs_protocol(rule: RuleBuilder, keyword: str, protocols: frozenset[int] | None) -> None:
+    if protocols is not None and (rule.header.protocols is None or not rule.header.protocols <= protocols):
+        raise RuleError(f"{keyword}: can't be used with protocol {rule.header.protocol}")
+
+
+def _exact(field: Field, keyword: str, maximum: int) -> Keyword:
+    def read(rule: RuleBuilder, value: str) -> None:
+        number = whole_number(value.strip('"'), keyword, 0, maximum)
+        rule.tests.append(PacketTest(field, number, number))
+        rule.needs_packet = True
+
+    return Keyword(read)
+
+
+def _dsize(rule: RuleBuilder, value: str) -> None:
+    if any(test.field is Field.PAYLOAD_LENGTH for test in rule.tests):
+        raise RuleError("dsize: given twice")
+    rule.tests.append(parse_range(Field.PAYLOAD_LENGTH, value, "dsize", 65535, inclusive=False))
+    rule.needs_packet = True
+
+
+def _bits(letters: str, table: dict[str, int], keyword: str) -> int:
+    bits = 0
+    for letter in letters:
+        bit = table.get(letter.upper())
+        if bit is None:
+            raise RuleError(f"{keyword}: {letter!r} is not a flag")
+        bits |= bit
+    return bits
+
+
+def parse_flags(value: str) -> PacketTest:
+    """`[+|*|!|=]flags[,ignored]` as a test on the TCP flags. Raises `RuleError`."""
+    wanted, comma, ignored = (part.strip() for part in value.partition(","))
+    if comma and not ignored:
+        raise RuleError(f"flags: no flags after ',' in {value!r}")
+    modifier = ""
+    for at in (0, len(wanted) - 1):
+        if wanted and wanted[at] in "+*!=":
+            modifier = wanted[at]
+            wanted = wanted[:at] + wanted[at + 1 :]
+            break
+    mask = 0xFF & ~_bits(ignored.replace("0", ""), _FLAG_BITS, "flags")
+    if not wanted:
+        raise RuleError(f"flags: {value!r} names no flag")
+    bits = _bits("" if wanted == "0" else wanted, _FLAG_BITS, "flags")
+    if modifier == "+":
+        return PacketTest(Field.TCP_FLAGS, bits & mask, bits & mask, mask & bits)
+    if modifier == "*":
+        return PacketTest(Field.TCP_FLAGS, 1, 255, mask & bits)
+    if modifier == "!":
+        return PacketTest(Field.TCP_FLAGS, bits & mask, bits & mask, mask & bits, negated=True)
+    return PacketTest(Field.TCP_FLAGS, bits & mask, bits & mask, mask)
+
+
+def _flags(rule: RuleBuilder, value: str) -> None:
+    _needs_protocol(rule, "flags", frozenset({6}))
+    rule.tests.append(parse_flags(value))
+    rule.needs_packet = True
+
+
+_FRAGMENT_LETTERS = {"M": 0x2000, "D": 0x4000, "R": 0x8000}
+
+
+def _fragbits(rule: RuleBuilder, value: str) -> None:
+    modifier = value[0] if value[:1] in ("+", "*", "!") else value[-1] if value[-1:] in ("+", "*", "!") else ""
+    letters = value.replace(modifier, "", 1) if modifier else value
+    if not letters:
+        raise RuleError(f"fragbits: {value!r} names no flag")
+    bits = _bits(letters, _FRAGMENT_LETTERS, "fragbits")
+    if modifier == "+":
+        test = PacketTest(Field.FRAGMENT_BITS, bits, bits, bits)
+    elif modifier == "*":
+        test = PacketTest(Field.FRAGMENT_BITS, 1, 0xFFFF, bits)
+    elif modifier == "!":
+        test = PacketTest(Field.FRAGMENT_BITS, 0, 0, bits)
+    else:
+        test = PacketTest(Field.FRAGMENT_BITS, bits, bits, 0xE000)
+    rule.tests.append(test)
+    rule.needs_packet = True
+
+
+_PROTOCOL_NAMES = {
+    "icmp": 1,
+    "igmp": 2,
+    "ipip": 4,
+    "tcp": 6,
+    "udp": 17,
+    "ipv6": 41,
+    "gre": 47,
+    "esp": 50,
+    "ah": 51,
+    "ipv6-icmp": 58,
+    "icmpv6": 58,
+    "ospf": 89,
+    "pim": 103,
+    "sctp": 132,
+}
+
+
+def _ip_proto(rule: RuleBuilder, value: str) -> None:
+    if rule.header.protocols is not None:
+        raise RuleError(f"ip_proto: needs protocol ip, not {rule.header.protocol}")
+    operator, name = re.fullmatch(r"([!<>]?)\s*(.*)", value.strip('"')).groups()  # type: ignore[union-attr]
+    number = _PROTOCOL_NAMES.get(name.lower())
+    if number is None:
+        number = whole_number(name, "ip_proto", 0, 255)
+    low, high = {"<": (0, number - 1), ">": (number + 1, 255)}.get(operator, (number, number))
+    if low > high:
+        raise RuleError(f"ip_proto: {value!r} can never match")
+    rule.tests.append(PacketTest(Field.IP_PROTOCOL, low, high, negated=operator == "!"))
+
+
+def _sameip(rule: RuleBuilder, _value: str) -> None:
+    rule.tests.append(PacketTest(Field.SAME_IP, 1, 1))
+    rule.needs_packet = True
+
+
+def _window(rule: RuleBuilder, value: str) -> None:
+    negated = value.startswith("!")
+    number = whole_number(value.removeprefix("!"), "window", 0, 65535)
+    rule.tests.append(PacketTest(Field.TCP_WINDOW, number, number, negated=negated))
+    rule.needs_packet = True
+
+
+def _alias(keywords: dict[str, Keyword], names: dict[str, str]) -> dict[str, Keyword]:
+    return keywords | {new: keywords[old] for new, old in names.items()}
+
+
+_ICMP = frozenset({1, 58})
+_BASE: dict[str, Keyword] = {
+    "dsize": Keyword(_dsize),
+    "flags": Keyword(_flags),
+    "ttl": _ranged(Field.TTL, "ttl", 255),
+    "itype": _ranged(Field.ICMP_TYPE, "itype", 255, protocols=_ICMP),
+    "icode": _ranged(Field.ICMP_CODE, "icode", 255, protocols=_ICMP),
+    "icmp_id": _exact(Field.ICMP_ID, "icmp_id", 65535),
+    "icmp_seq": _exact(Field.ICMP_SEQ, "icmp_seq", 65535),
+    "id": _exact(Field.IP_ID, "id", 65535),
+    "seq": _exact(Field.TCP_SEQ, "seq", 0xFFFFFFFF),
+    "ack": _exact(Field.TCP_ACK, "ack", 0xFFFFFFFF),
+    "window": Keyword(_window),
+    "fragbits": Keyword(_fragbits),
+    "ip_proto": Keyword(_ip_proto, first_only=True),
+    "sameip": Keyword(_sameip, value=False),
+}
+
+PACKET_KEYWORDS = _alias(
+    _BASE, {"tcp.flags": "flags", "tcp.seq": "seq", "tcp.ack": "ack", "tcp.window": "window"}
+)
+

@@ -1,0 +1,223 @@
+"""The pcre keyword: PCRE's syntax into that of the `regex` module, refused where the two would differ."""
+
+import re
+from typing import Final
+
+from flowshunt_ids.rules.keywords.builder import Keyword, RuleBuilder, unquoted
+from flowshunt_ids.rules.lexer import RuleError
+from flowshunt_ids.rules.rule import Pcre
+
+IGNORECASE: Final = 2
+DOTALL: Final = 16
+MULTILINE: Final = 8
+VERBOSE: Final = 64
+ASCII: Final = 128
+
+_FLAGS = {"i": IGNORECASE, "s": DOTALL, "m": MULTILINE, "x": VERBOSE}
+_FORM = re.compile(r"/(.*)/([A-Za-z]*)", re.DOTALL)
+_BUFFER_FLAGS = {
+    "U": "http_uri",
+    "I": "http_raw_uri",
+    "P": "http_client_body",
+    "Q": "http_server_body",
+    "H": "http_header",
+    "D": "http_raw_header",
+    "M": "http_method",
+    "C": "http_cookie",
+    "S": "http_stat_code",
+    "Y": "http_stat_msg",
+    "V": "http_user_agent",
+    "W": "http_host",
+    "Z": "http_raw_host",
+}
+_SAME = frozenset("abdefnrstvwxBDSW0123456789ckgPpUuNlLXRCGEQhHVKzZA")
+_REFUSED = {
+    "c": "control characters",
+    "g": "references by \\g",
+    "P": "named references",
+    "p": "Unicode properties",
+    "X": "\\X",
+    "N": "\\N",
+    "R": "\\R",
+    "C": "\\C",
+    "E": "\\E without \\Q",
+    "V": "\\V",
+    "k": "named references",
+    "G": "\\G",
+    "K": "\\K",
+    "l": "\\l",
+    "L": "\\L",
+    "u": "\\u",
+    "U": "\\U",
+}
+_BLANK = r"\t\x20\xa0"
+_NAMED_GROUP = re.compile(r"\(\?P?<([A-Za-z_]\w*)>")
+_INLINE = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
+_POSIX = re.compile(r"\[:\^?[a-z]+:\]")
+
+
+def _escape(pattern: str, at: int, in_class: bool, dollar_end: bool) -> tuple[str, int]:
+    """One escape sequence, translated, and where it ends."""
+    letter = pattern[at + 1 : at + 2]
+    if not letter:
+        raise RuleError("pcre: the expression ends with a single '\\'")
+    if letter == "Q":
+        end = pattern.find("\\E", at)
+        text = pattern[at + 2 : end if end >= 0 else len(pattern)]
+        return re.escape(text), end + 2 if end >= 0 else len(pattern)
+    if letter == "h":
+        return (_BLANK if in_class else f"[{_BLANK}]"), at + 2
+    if letter == "H":
+        if in_class:
+            raise RuleError("pcre: \\H in a class is not supported")
+        return f"[^{_BLANK}]", at + 2
+    if letter == "x":
+        brace = re.compile(r"\\x\{([0-9A-Fa-f]{1,2})\}").match(pattern, at)
+        if brace:
+            return f"\\x{int(brace[1], 16):02x}", brace.end()
+        digits = re.compile(r"\\x([0-9A-Fa-f]{0,2})").match(pattern, at)
+        assert digits is not None
+        if pattern[digits.end() : digits.end() + 1] == "{" and not digits[1]:
+            raise RuleError("pcre: \\x{...} above ff is not supported")
+        return f"\\x{int(digits[1] or '0', 16):02x}", digits.end()
+    if letter == "v":
+        return (r"\n\x0b\f\r\x85" if in_class else r"[\n\x0b\f\r\x85]"), at + 2
+    if letter == "s" or letter == "S" or letter not in _SAME:
+        return pattern[at : at + 2] if letter.isalnum() else re.escape(letter), at + 2
+    if letter == "z":
+        return r"\Z", at + 2
+    if letter == "Z":
+        return r"(?=\n?\Z)", at + 2
+    if letter == "e":
+        return r"\x1b", at + 2
+    if letter in _REFUSED:
+        raise RuleError(f"pcre: {_REFUSED[letter]} are not supported")
+    return pattern[at : at + 2], at + 2
+
+
+def translate(pattern: str, *, dollar_end: bool = False) -> str:
+    """A PCRE expression in the syntax of the `regex` module (version 0).
+
+    `dollar_end`: `$` matches at the very end only (PCRE's flag E). Raises `RuleError` for what has no equal there.
+    """
+    out: list[str] = []
+    at, in_class, class_start = 0, False, 0
+    while at < len(pattern):
+        letter = pattern[at]
+        if letter == "\\":
+            text, at = _escape(pattern, at, in_class, dollar_end)
+            out.append(text)
+            continue
+        if in_class:
+            posix = _POSIX.match(pattern, at)
+            if posix:
+                out.append(posix[0])
+                at = posix.end()
+                continue
+            if letter == "]" and at > class_start:
+                in_class = False
+                out.append("]")
+            elif letter in "[]&~|":
+                out.append("\\" + letter)
+            else:
+                out.append(letter)
+        elif letter == "[":
+            in_class, class_start = True, at + 1
+            out.append("[")
+            if pattern[at + 1 : at + 2] == "^":
+                out.append("^")
+                at += 1
+                class_start += 1
+        elif letter == "$":
+            out.append(r"\Z" if dollar_end else "$")
+        elif letter == "{" and not re.compile(r"\{\d+(,\d*)?\}").match(pattern, at):
+            out.append("\\{")
+        elif letter == "(":
+            out.append(_group(pattern, at))
+        else:
+            out.append(letter)
+        at += 1
+    if in_class:
+        raise RuleError("pcre: a class '[' is not closed")
+    return "".join(out)
+
+
+def _group(pattern: str, at: int) -> str:
+    if pattern.startswith("(*", at):
+        raise RuleError("pcre: verbs '(*...)' are not supported")
+    inline = _INLINE.match(pattern, at)
+    if inline and (inline[1] or inline[2]):
+        if not set((inline[1] or "") + (inline[2] or "")) <= set("imsx"):
+            raise RuleError(f"pcre: {inline[0]!r} is not supported")
+        if inline[3] == ")" and at != 0:
+            raise RuleError(f"pcre: {inline[0]!r} inside the expression is not supported; write '(?{inline[1]}:...)'")
+    if pattern.startswith(("(?R", "(?&", "(?P>", "(?P=", "(?C"), at) or re.compile(r"\(\?[+-]?\d").match(pattern, at):
+        raise RuleError("pcre: recursion and callouts are not supported")
+    named = _NAMED_GROUP.match(pattern, at)
+    if named and named[1].startswith(("flow_", "pkt_")):
+        raise RuleError("pcre: capturing into variables is not supported yet")
+    return "("
+
+
+def _pcre(rule: RuleBuilder, value: str) -> None:
+    text, negated = unquoted(value, "pcre")
+    captures = re.search(r"/[A-Za-z]*\s*,\s*(flow|pkt|alert):", text)
+    if captures:
+        raise RuleError("pcre: capturing into variables is not supported yet")
+    form = _FORM.fullmatch(text)
+    if form is None:
+        raise RuleError("pcre: takes '\"/expression/flags\"'")
+    source = form[1].replace("\\;", ";").replace('\\"', '"')
+    flags, relative, anchored, dollar_end = 0, False, False, False
+    for letter in form[2]:
+        if letter in _FLAGS:
+            flags |= _FLAGS[letter]
+        elif letter == "R":
+            relative = True
+        elif letter == "A":
+            anchored = True
+        elif letter == "E":
+            dollar_end = True
+        elif letter in "BO":
+            continue
+        elif letter in _BUFFER_FLAGS:
+            raise RuleError(f"pcre: flag {letter} (buffer {_BUFFER_FLAGS[letter]}) is not supported yet")
+        else:
+            raise RuleError(f"pcre: flag {letter} is not supported")
+    if flags & VERBOSE and not source.isascii():
+        raise RuleError("pcre: flag x with bytes above 7f is not supported")
+    translated = translate(source, dollar_end=dollar_end)
+    if anchored:
+        translated = rf"\G(?:{translated})" if relative else rf"\A(?:{translated})"
+    pattern = translated.encode("latin-1", "backslashreplace") if translated.isascii() else translated.encode()
+    compile_pattern(pattern, flags)
+    rule.payload.append(Pcre(pattern, flags, relative, negated))
+
+
+def compile_pattern(pattern: bytes, flags: int) -> "re.Pattern[bytes]":
+    """Compile an expression that `translate` made. Raises `RuleError` where it is not well formed."""
+    import regex
+
+    try:
+        compiled: re.Pattern[bytes] = regex.compile(pattern, _native(flags), cache_pattern=False)
+    except (regex.error, ValueError, OverflowError, RecursionError, MemoryError, IndexError, KeyError) as problem:
+        raise RuleError(f"pcre: {problem}") from None
+    return compiled
+
+
+def _native(flags: int) -> int:
+    import regex
+
+    native = int(regex.VERSION0 | regex.ASCII)
+    for own, theirs in (
+        (IGNORECASE, regex.IGNORECASE),
+        (DOTALL, regex.DOTALL),
+        (MULTILINE, regex.MULTILINE),
+        (VERBOSE, regex.VERBOSE),
+    ):
+        if flags & own:
+            native |= int(theirs)
+    return native
+
+
+PCRE_KEYWORDS = {"pcre": Keyword(_pcre)}
