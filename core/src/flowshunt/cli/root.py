@@ -9,7 +9,6 @@ package. A command's function returns its exit status (None: 0), or raises:
   `KeyboardInterrupt`, writes them, and raises again. Status 130 after Ctrl-C, 143 after SIGTERM.
 """
 
-import errno
 import importlib
 import os
 import signal
@@ -40,6 +39,10 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM arrived. Commands treat it like Ctrl-C."""
 
 
+class _PipeClosed(Exception):
+    """The reader of standard output went away. Click would end with status 1, which means something else here."""
+
+
 class Root(click.Group):
     """The group of all commands: the core's by table, the plugins' through `flowshunt_cli_commands`."""
 
@@ -62,6 +65,13 @@ class Root(click.Group):
         rows += [(name, command.get_short_help_str(90)) for name, command in sorted(_plugin_commands().items())]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _PipeClosed from error
 
     def main(
         self,
@@ -87,7 +97,7 @@ class Root(click.Group):
         """Tell the user of an error; returns the exit status."""
         if isinstance(error, click.Abort) and isinstance(error.__cause__, KeyboardInterrupt):
             error = error.__cause__
-        if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        if isinstance(error, _PipeClosed | BrokenPipeError):
             _drop_output()
             return PIPE_CLOSED
         if self.debug:
@@ -179,7 +189,9 @@ def _set_debug(ctx: click.Context, _parameter: click.Parameter, value: bool) -> 
         ctx.command.debug = True
 
 
-@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    name="flowshunt", cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="flowshunt")
 @click.option(
     "--debug",
