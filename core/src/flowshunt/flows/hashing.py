@@ -12,7 +12,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from flowshunt.compiled import BYTES, column, kernel, matrix
-from flowshunt.flows.key import addresses, flow_hash, has_ports, readable
+from flowshunt.flows.key import addresses, flow_hash, has_ports, ip_header
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.headers import FRAGMENT, HEADER
 
@@ -27,6 +27,9 @@ _OFFSET = column(np.int64, readonly=True)
 _LENGTH = column(np.uint32, readonly=True)
 _HEADERS = column(HEADER, readonly=True)
 _HASHES = column(np.uint32)
+_0 = np.uint64(0)
+_8 = np.uint64(8)
+_16 = np.uint64(16)
 
 
 @kernel(types.void(BYTES, _OFFSET, _LENGTH, _HEADERS, _HASHES))
@@ -37,21 +40,18 @@ def _symmetric(
     headers: NDArray[Any],
     hashes: NDArray[np.uint32],
 ) -> None:
-    zero = np.uint64(0)
+    size = len(data)
     for at in range(len(headers)):
         header = headers[at]
-        version = np.int64(header.ip_version)
-        l3 = np.int64(header.l3)
         hashes[at] = 0
-        if not readable(version, l3, offset[at], np.int64(captured[at]), len(data)):
+        where = ip_header(size, offset[at], captured[at], header.l3, header.ip_version)
+        if where < 0:
             continue
-        s0, s1, d0, d1 = addresses(data, offset[at] + l3, version)
-        protocol = np.int64(header.protocol)
-        ends = zero
-        if has_ports(protocol) and header.l4 != 0 and not header.flags & FRAGMENT:
-            ends = np.uint64(header.source_port) | (np.uint64(header.destination_port) << np.uint64(16))
-        kind = np.uint64(protocol) | (np.uint64(version) << np.uint64(8))
-        hashes[at] = flow_hash(zero, zero, s0, s1, d0, d1, ends, kind)
+        s0, s1, d0, d1 = addresses(data, where, header.ip_version)
+        ends = _0
+        if has_ports(header.protocol) and header.l4 != 0 and header.flags & FRAGMENT == 0:
+            ends = header.source_port | (header.destination_port << _16)
+        hashes[at] = flow_hash(_0, _0, s0, s1, d0, d1, ends, header.protocol | (header.ip_version << _8))
 
 
 @kernel(types.void(BYTES, _OFFSET, _LENGTH, _HEADERS, matrix(np.uint32, readonly=True), _HASHES))
@@ -63,23 +63,25 @@ def _toeplitz(
     table: NDArray[np.uint32],
     hashes: NDArray[np.uint32],
 ) -> None:
+    size = len(data)
     for at in range(len(headers)):
         header = headers[at]
-        version = np.int64(header.ip_version)
-        l3 = np.int64(header.l3)
         hashes[at] = 0
-        if not readable(version, l3, offset[at], np.int64(captured[at]), len(data)):
+        where = ip_header(size, offset[at], captured[at], header.l3, header.ip_version)
+        if where < 0:
             continue
-        length = np.uint64(8) if version == 4 else np.uint64(32)
-        start = np.uint64(offset[at] + l3 + (12 if version == 4 else 8))
-        value = np.uint32(0)
-        for byte in range(length):
-            value ^= table[byte, data[start + byte]]
-        if has_ports(np.int64(header.protocol)) and header.l4 != 0 and not header.flags & FRAGMENT:
-            value ^= table[length, header.source_port >> 8] ^ table[length + np.uint64(1), header.source_port & 0xFF]
-            length += np.uint64(2)
-            value ^= table[length, header.destination_port >> 8]
-            value ^= table[length + np.uint64(1), header.destination_port & 0xFF]
+        start = np.uint64(where + 12)
+        length = 8
+        if header.ip_version == 6:
+            start = np.uint64(where + 8)
+            length = 32
+        value = table[0, data[start]]
+        for byte in range(1, length):
+            value ^= table[byte, data[start + np.uint64(byte)]]
+        if has_ports(header.protocol) and header.l4 != 0 and header.flags & FRAGMENT == 0:
+            value ^= table[length, header.source_port >> 8] ^ table[length + 1, header.source_port & 0xFF]
+            value ^= table[length + 2, header.destination_port >> 8]
+            value ^= table[length + 3, header.destination_port & 0xFF]
         hashes[at] = value
 
 
@@ -116,8 +118,8 @@ def symmetric_hash(batch: FrameBatch, headers: NDArray[Any]) -> NDArray[np.uint3
 def toeplitz_hash(batch: FrameBatch, headers: NDArray[Any], key: bytes) -> NDArray[np.uint32]:
     """uint32[n]: the Toeplitz hash of receive-side scaling under a key of 40 bytes or more.
 
-    The input is source address, destination address and, for unfragmented TCP, UDP and SCTP, source port and destination
-    port, in network byte order ("RSS hashing types" and "Verifying the RSS hash calculation" in Microsoft's network
+    The input is source and destination address and, for unfragmented TCP, UDP and SCTP, source and destination port,
+    in network byte order ("RSS hashing types" and "Verifying the RSS hash calculation" in Microsoft's network
     driver documentation). With SYMMETRIC_RSS_KEY both directions hash alike. Raises ValueError for a shorter key.
     """
     if len(key) < _INPUT + 4:

@@ -11,74 +11,163 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from flowshunt.compiled import BYTES, kernel
+from flowshunt.compiled import BYTES, column, kernel
 from flowshunt.flows.siphash import siphash
+from flowshunt.packets.headers import FRAGMENT, HEADER
 
 _U64 = types.uint64
+_I64 = types.int64
+
+KEY = np.dtype(
+    [
+        ("source_0", "<u8"),
+        ("source_1", "<u8"),
+        ("destination_0", "<u8"),
+        ("destination_1", "<u8"),
+        ("ends", "<u8"),
+        ("kind", "<u8"),
+        ("hash", "<u8"),  # 32 bits
+        ("found", "<i8"),  # KEY_NONE, KEY_WHOLE or KEY_FRAGMENT
+    ]
+)
+"""The key of one frame, source and destination as in the frame."""
+
+KEYS = column(KEY)
+
+KEY_NONE = 0
+"""`KEY.found`: the frame has no IP header that can be read."""
+KEY_WHOLE = 1
+"""`KEY.found`: the key is complete."""
+KEY_FRAGMENT = 2
+"""`KEY.found`: a fragment of a protocol with ports, which its datagram decides."""
 
 TCP = 6
-_UDP = 17
-_SCTP = 132
+UDP = 17
+SCTP = 132
 
-
-@kernel(types.boolean(types.int64), inline=True, entry=False)
-def has_ports(protocol: int) -> bool:
-    """Whether a protocol has ports that tell its flows apart: TCP, UDP, SCTP."""
-    return protocol in (TCP, _UDP, _SCTP)
+_PORT = np.uint64(0xFFFF)
+_UPPER = np.uint64(0xFFFFFFFF00000000)
+_LOWER = np.uint64(0xFFFFFFFF)
+_0 = np.uint64(0)
+_1 = np.uint64(1)
+_2 = np.uint64(2)
+_3 = np.uint64(3)
+_4 = np.uint64(4)
+_8 = np.uint64(8)
+_12 = np.uint64(12)
+_16 = np.uint64(16)
+_24 = np.uint64(24)
+_32 = np.uint64(32)
+_48 = np.uint64(48)
 
 
 @kernel(_U64(BYTES, _U64), inline=True, entry=False)
-def _word32(data: NDArray[np.uint8], at: Any) -> Any:
-    return (
-        np.uint64(data[at])
-        | (np.uint64(data[at + np.uint64(1)]) << np.uint64(8))
-        | (np.uint64(data[at + np.uint64(2)]) << np.uint64(16))
-        | (np.uint64(data[at + np.uint64(3)]) << np.uint64(24))
-    )
+def _word(data: NDArray[np.uint8], at: Any) -> Any:
+    low = data[at] | (data[at + _1] << _8) | (data[at + _2] << _16)
+    return low | (data[at + _3] << _24)
 
 
-@kernel(types.UniTuple(_U64, 4)(BYTES, types.int64, types.int64), inline=True, entry=False)
-def addresses(data: NDArray[np.uint8], at: int, version: int) -> tuple[int, int, int, int]:
+@kernel(types.UniTuple(_U64, 4)(BYTES, _U64, _I64), inline=True, entry=False)
+def addresses(data: NDArray[np.uint8], at: Any, version: int) -> tuple[Any, Any, Any, Any]:
     """Source and destination address of the IP header at `at`, two words each.
 
     The caller has checked that the header's 20 (IPv4) or 40 (IPv6) bytes are there.
     """
-    where = np.uint64(at)
-    zero = np.uint64(0)
+    at += _8
     if version == 4:
-        return _word32(data, where + np.uint64(12)), zero, _word32(data, where + np.uint64(16)), zero
-    high = np.uint64(32)
-    return (
-        _word32(data, where + np.uint64(8)) | (_word32(data, where + np.uint64(12)) << high),
-        _word32(data, where + np.uint64(16)) | (_word32(data, where + np.uint64(20)) << high),
-        _word32(data, where + np.uint64(24)) | (_word32(data, where + np.uint64(28)) << high),
-        _word32(data, where + np.uint64(32)) | (_word32(data, where + np.uint64(36)) << high),
-    )
+        return _word(data, at + _4), _0, _word(data, at + _8), _0
+    source_0 = _word(data, at) | (_word(data, at + _4) << _32)
+    at += _8
+    source_1 = _word(data, at) | (_word(data, at + _4) << _32)
+    at += _8
+    destination_0 = _word(data, at) | (_word(data, at + _4) << _32)
+    at += _8
+    return source_0, source_1, destination_0, _word(data, at) | (_word(data, at + _4) << _32)
 
 
-@kernel(types.boolean(types.int64, types.int64, types.int64, types.int64, types.int64), inline=True, entry=False)
-def readable(version: int, l3: int, offset: int, captured: int, size: int) -> bool:
-    """Whether a frame's IP header can be read: version 4 or 6, and its fixed part within the frame and the buffer."""
-    need = np.int64(20) if version == 4 else np.int64(40)
-    return version in (4, 6) and offset >= 0 and captured <= size - offset and l3 + need <= captured
+@kernel(_I64(_I64, _I64, _I64, _I64, _I64), inline=True, entry=False)
+def ip_header(size: int, frame: int, captured: int, l3: int, version: int) -> int:
+    """Where a frame's IP header lies in a buffer of `size` bytes; -1 where its fixed part can't be read.
+
+    It can where the version is 4 or 6 and the header lies within the frame and the frame within the buffer.
+    """
+    need = 20
+    if version == 6:
+        need = 40
+    elif version != 4:
+        return -1
+    if frame < 0 or captured > size - frame or l3 + need > captured:
+        return -1
+    return frame + l3
+
+
+@kernel(types.boolean(_I64), inline=True, entry=False)
+def has_ports(protocol: int) -> bool:
+    """Whether a protocol has ports that tell its flows apart: TCP, UDP, SCTP."""
+    return protocol == TCP or protocol == UDP or protocol == SCTP  # noqa: PLR1714
 
 
 @kernel(_U64(_U64), inline=True, entry=False)
 def swap_ports(ends: Any) -> Any:
     """`ends` as seen from the other side: the ports swapped, the VLAN ids kept."""
-    low = np.uint64(0xFFFF)
-    rest = ends & np.uint64(0xFFFFFFFF00000000)
-    return rest | ((ends & low) << np.uint64(16)) | ((ends >> np.uint64(16)) & low)
+    return (ends & _UPPER) | ((ends & _PORT) << _16) | ((ends >> _16) & _PORT)
 
 
-@kernel(types.uint32(_U64, _U64, _U64, _U64, _U64, _U64, _U64, _U64), inline=True, entry=False)
+@kernel(_U64(_U64, _U64, _U64, _U64, _U64, _U64, _U64, _U64), entry=False)
 def flow_hash(k0: Any, k1: Any, s0: Any, s1: Any, d0: Any, d1: Any, ends: Any, kind: Any) -> Any:
-    """The hash of a key under (k0, k1), equal for both directions: the lower endpoint is put first."""
-    low = np.uint64(0xFFFF)
-    source_port = ends & low
-    destination_port = (ends >> np.uint64(16)) & low
-    swap = s0 > d0 or (s0 == d0 and (s1 > d1 or (s1 == d1 and source_port > destination_port)))
-    if swap:
-        s0, s1, d0, d1 = d0, d1, s0, s1
-        ends = swap_ports(ends)
-    return np.uint32(siphash(k0, k1, s0, s1, d0, d1, ends, kind) & np.uint64(0xFFFFFFFF))
+    """A 32-bit hash of a key under (k0, k1), equal for both directions: the lower endpoint is put first."""
+    if s0 > d0 or (s0 == d0 and (s1 > d1 or (s1 == d1 and (ends & _PORT) > ((ends >> _16) & _PORT)))):
+        return siphash(k0, k1, d0, d1, s0, s1, swap_ports(ends), kind) & _LOWER
+    return siphash(k0, k1, s0, s1, d0, d1, ends, kind) & _LOWER
+
+
+@kernel(
+    types.void(
+        BYTES,
+        column(np.int64, readonly=True),
+        column(np.uint32, readonly=True),
+        column(HEADER, readonly=True),
+        _I64,
+        _I64,
+        _U64,
+        _U64,
+        KEYS,
+    ),
+    entry=False,
+)
+def read_keys(
+    data: NDArray[np.uint8],
+    offset: NDArray[np.int64],
+    captured: NDArray[np.uint32],
+    headers: NDArray[Any],
+    start: int,
+    stop: int,
+    k0: Any,
+    k1: Any,
+    keys: NDArray[Any],
+) -> None:
+    """Read the keys of the frames in [start, stop) into the first rows of `keys`."""
+    size = len(data)
+    for at in range(start, stop):
+        key = keys[at - start]
+        key.found = KEY_NONE
+        header = headers[at]
+        where = ip_header(size, offset[at], captured[at], header.l3, header.ip_version)
+        if where < 0:
+            continue
+        s0, s1, d0, d1 = addresses(data, where, header.ip_version)
+        ends = (header.vlan << _32) | (header.inner_vlan << _48)
+        key.found = KEY_WHOLE
+        if has_ports(header.protocol):
+            if header.l4 != 0:
+                ends |= header.source_port | (header.destination_port << _16)
+            if header.flags & FRAGMENT:
+                key.found = KEY_FRAGMENT
+        kind = header.protocol | (header.ip_version << _8)
+        key.source_0 = s0
+        key.source_1 = s1
+        key.destination_0 = d0
+        key.destination_1 = d1
+        key.ends = ends
+        key.kind = kind
+        key.hash = flow_hash(k0, k1, s0, s1, d0, d1, ends, kind)

@@ -6,6 +6,7 @@ come into use, so that a large capacity costs nothing until it is needed.
 
 import mmap
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from flowshunt.flows.record import FLOW
 
 def _scalars(*names: tuple[str, str, str, int]) -> np.dtype[Any]:
     """FLOW with some fields only, as scalars: (name, format, field of FLOW, bytes past its start)."""
-    fields = FLOW.fields or {}
+    fields: Mapping[str, Any] = FLOW.fields or {}
     return np.dtype(
         {
             "names": [name for name, _, _, _ in names],
@@ -44,7 +45,6 @@ FLOW_WORDS = _scalars(
     ("action", "u1", "action", 0),
     ("bypass", "u1", "bypass", 0),
     ("port", "<u2", "port", 0),
-    ("flags", "<u2", "flags", 0),
     ("first", "<i8", "first", 0),
     ("last", "<i8", "last", 0),
     ("packets_0", "<u8", "packets", 0),
@@ -55,10 +55,6 @@ FLOW_WORDS = _scalars(
     ("bypassed_packets_1", "<u8", "bypassed_packets", 8),
     ("bypassed_bytes_0", "<u8", "bypassed_bytes", 0),
     ("bypassed_bytes_1", "<u8", "bypassed_bytes", 8),
-    ("state_0", "<u8", "state", 0),
-    ("state_1", "<u8", "state", 8),
-    ("state_2", "<u8", "state", 16),
-    ("state_3", "<u8", "state", 24),
 )
 """A flow record as kernels see it: the same bytes as FLOW, addresses and pairs as scalars. Neighbouring fields of FLOW
 that are compared together (ports, VLAN ids, protocol and version) are one word."""
@@ -68,9 +64,9 @@ LIFE = np.dtype(
         ("seen", "<i8"),  # packet time at the last frame
         ("fin_0", "<u4"),  # sequence number after the FIN of direction 0, where FIN_0 is set
         ("fin_1", "<u4"),
-        ("batch", "<u4"),  # the call that last touched the row
-        ("after", "<u4"),  # next row of the same second in the timer wheel, + 1; 0: none
-        ("before", "<u4"),  # previous row, + 1; 0: first
+        ("batch", "<i4"),  # the call that last touched the row
+        ("after", "<i4"),  # next row of the same second in the timer wheel, + 1; 0: none
+        ("before", "<i4"),  # previous row, + 1; 0: first
         ("bucket", "<u2"),  # the row's bucket of the timer wheel, + 1; 0: no live flow in this row
         ("bits", "u1"),  # the bits below
         ("timer", "u1"),  # index into the table's timeouts
@@ -93,31 +89,38 @@ TIMER_OTHER_NEW = 7
 TIMER_BYPASSED = 9
 TIMER_NEVER = 10
 
-# The table's scalars: indices into its int64 state.
-CLOCK = 0  # packet time, ns
-SHIFT = 1  # packet time minus the capture's timestamps
-STRAY = 2  # 1 or -1: the last frame's time was far ahead or behind, and not believed; 0: it was not
-STRAY_SLOT = 3  # the row of that frame's flow, + 1
-STRAY_TIME = 31  # its timestamp
-STARTED = 4  # packet time has begun
-TICK = 5  # the second up to which the timer wheel has run
-HIGH = 6  # rows ever used
-FREE = 7  # rows in the free stack
-ENDED = 8  # rows in the list of ended flows
-ACTIVE = 9  # live flows
-LIMIT = 10  # live flows above which `track` evicts
-NEXT_ID = 11
-BATCH = 12  # number of the running call
-HAND = 13  # where the next search for a row to evict starts
-IDS = 14  # 1: flows are indexed by id too
-CREATED = 15
-OVERFLOW = 16
-FRAGMENTS_MATCHED = 17
-FRAGMENTS_UNMATCHED = 18
-KEY_0 = 19  # the seeded key of the table's hash
-KEY_1 = 20
-ENDED_BY = 21  # flows ended, by reason
-STATE_WORDS = 32
+STATE = np.dtype(
+    [
+        ("clock", "<i8"),  # packet time, ns
+        ("turn", "<i8"),  # when the timer wheel turns next, ns
+        ("shift", "<i8"),  # packet time minus the capture's timestamps
+        ("stray", "<i8"),  # 1, -1: the last frame's time was far ahead, behind, and not believed; 0: it was not
+        ("stray_slot", "<i8"),  # the row of that frame's flow, + 1
+        ("stray_time", "<i8"),  # its timestamp
+        ("started", "<i8"),  # packet time has begun
+        ("high", "<i8"),  # rows ever used
+        ("free", "<i8"),  # rows in the free stack
+        ("ended", "<i8"),  # rows in the list of ended flows
+        ("active", "<i8"),  # live flows
+        ("limit", "<i8"),  # live flows at which `track` evicts
+        ("next_id", "<u8"),
+        ("batch", "<i8"),  # number of the running call
+        ("hand", "<i8"),  # where the next search for a row to evict starts
+        ("by_id", "<i8"),  # 1: flows are indexed by id too
+        ("key_0", "<u8"),  # the key of the table's hash
+        ("key_1", "<u8"),
+        ("created", "<i8"),
+        ("overflow", "<i8"),
+        ("fragments_matched", "<i8"),
+        ("fragments_unmatched", "<i8"),
+        ("tcp_end", "<i8"),  # flows ended, by reason
+        ("timeout", "<i8"),
+        ("unlearned", "<i8"),
+        ("displaced", "<i8"),
+        ("shutdown", "<i8"),
+    ]
+)
+"""The scalars of a flow table."""
 
 WHEEL = 1024
 """Buckets of the timer wheel, one a second."""

@@ -4,13 +4,14 @@ The function is Aumasson and Bernstein's ("SipHash: a fast short-input PRF", 201
 the end, as hash tables of Rust and Python use it. Words are 64 bits, little-endian.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import types
 
 from flowshunt.compiled import kernel
 
 _U64 = types.uint64
-_STATE = types.UniTuple(_U64, 4)
 _MASK = (1 << 64) - 1
 
 _INIT_0 = np.uint64(0x736F6D6570736575)
@@ -18,25 +19,34 @@ _INIT_1 = np.uint64(0x646F72616E646F6D)
 _INIT_2 = np.uint64(0x6C7967656E657261)
 _INIT_3 = np.uint64(0x7465646279746573)
 _FINAL = np.uint64(0xFF)
+_13 = np.uint64(13)
+_16 = np.uint64(16)
+_17 = np.uint64(17)
+_21 = np.uint64(21)
+_32 = np.uint64(32)
+_43 = np.uint64(43)
+_47 = np.uint64(47)
+_48 = np.uint64(48)
+_51 = np.uint64(51)
 
 
-@kernel(_STATE(_U64, _U64, _U64, _U64), inline=True, entry=False)
-def _round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
+@kernel(types.UniTuple(_U64, 4)(_U64, _U64, _U64, _U64), inline=True, entry=False)
+def _round(v0: Any, v1: Any, v2: Any, v3: Any) -> tuple[Any, Any, Any, Any]:
     v0 += v1
-    v1 = ((v1 << np.uint64(13)) | (v1 >> np.uint64(51))) ^ v0
-    v0 = (v0 << np.uint64(32)) | (v0 >> np.uint64(32))
+    v1 = ((v1 << _13) | (v1 >> _51)) ^ v0
+    v0 = (v0 << _32) | (v0 >> _32)
     v2 += v3
-    v3 = ((v3 << np.uint64(16)) | (v3 >> np.uint64(48))) ^ v2
+    v3 = ((v3 << _16) | (v3 >> _48)) ^ v2
     v0 += v3
-    v3 = ((v3 << np.uint64(21)) | (v3 >> np.uint64(43))) ^ v0
+    v3 = ((v3 << _21) | (v3 >> _43)) ^ v0
     v2 += v1
-    v1 = ((v1 << np.uint64(17)) | (v1 >> np.uint64(47))) ^ v2
-    v2 = (v2 << np.uint64(32)) | (v2 >> np.uint64(32))
+    v1 = ((v1 << _17) | (v1 >> _47)) ^ v2
+    v2 = (v2 << _32) | (v2 >> _32)
     return v0, v1, v2, v3
 
 
-@kernel(_U64(_U64, _U64, _U64, _U64, _U64, _U64, _U64, _U64), inline=True, entry=False)
-def siphash(k0: int, k1: int, a0: int, a1: int, b0: int, b1: int, ends: int, kind: int) -> int:
+@kernel(_U64(_U64, _U64, _U64, _U64, _U64, _U64, _U64, _U64), entry=False)
+def siphash(k0: Any, k1: Any, a0: Any, a1: Any, b0: Any, b1: Any, ends: Any, kind: Any) -> Any:
     """The hash of two addresses (16 bytes each, as two words) and two more words, under the key (k0, k1).
 
     Where a1 and b1 are 0 and a0 and b0 have 32 bits (IPv4), both addresses are hashed as one word. `kind` is the last
@@ -46,30 +56,17 @@ def siphash(k0: int, k1: int, a0: int, a1: int, b0: int, b1: int, ends: int, kin
     v1 = k1 ^ _INIT_1
     v2 = k0 ^ _INIT_2
     v3 = k1 ^ _INIT_3
-    if a1 | b1 | ((a0 | b0) >> np.uint64(32)):
-        v3 ^= a0
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        v0 ^= a0
-        v3 ^= a1
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        v0 ^= a1
-        v3 ^= b0
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    word = a0 | (b0 << _32)
+    if a1 | b1 | ((a0 | b0) >> _32):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ a0)
+        v0, v1, v2, v3 = _round(v0 ^ a0, v1, v2, v3 ^ a1)
+        v0, v1, v2, v3 = _round(v0 ^ a1, v1, v2, v3 ^ b0)
         v0 ^= b0
         word = b1
-    else:
-        word = a0 | (b0 << np.uint64(32))
-    v3 ^= word
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0 ^= word
-    v3 ^= ends
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0 ^= ends
-    v3 ^= kind
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0 ^= kind
-    v2 ^= _FINAL
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
+    v0, v1, v2, v3 = _round(v0 ^ word, v1, v2, v3 ^ ends)
+    v0, v1, v2, v3 = _round(v0 ^ ends, v1, v2, v3 ^ kind)
+    v0, v1, v2, v3 = _round(v0 ^ kind, v1, v2 ^ _FINAL, v3)
     v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     return v0 ^ v1 ^ v2 ^ v3

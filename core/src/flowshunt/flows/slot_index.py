@@ -17,49 +17,56 @@ INDEX = column(np.uint64)
 SMALLEST = 1 << 10
 """Places in a new index."""
 
+_U64 = types.uint64
+_0 = np.uint64(0)
+_1 = np.uint64(1)
+_32 = np.uint64(32)
 
-@kernel(types.void(INDEX, types.uint32, types.int64), entry=False)
+
+@kernel(types.void(INDEX, _U64, types.int64), entry=False)
 def index_put(index: NDArray[np.uint64], key: Any, slot: int) -> None:
-    """Add an entry. The caller keeps the index at most half full."""
+    """Add an entry for a 32-bit hash. The caller keeps the index at most half full."""
     mask = np.uint64(len(index) - 1)
-    place = np.uint64(key) & mask
-    while index[place] != 0:
-        place = (place + np.uint64(1)) & mask
-    index[place] = (np.uint64(key) << np.uint64(32)) | np.uint64(slot + 1)
+    place = key & mask
+    while index[place] != _0:
+        place = (place + _1) & mask
+    index[place] = (key << _32) | np.uint64(slot + 1)
 
 
-@kernel(types.boolean(INDEX, types.uint32, types.int64), entry=False)
-def index_drop(index: NDArray[np.uint64], key: Any, slot: int) -> bool:
-    """Remove an entry; False where it is not there."""
-    one = np.uint64(1)
+@kernel(types.void(INDEX, _U64, types.int64), entry=False)
+def index_drop(index: NDArray[np.uint64], key: Any, slot: int) -> None:
+    """Remove an entry; nothing happens where it is not there."""
     mask = np.uint64(len(index) - 1)
-    wanted = (np.uint64(key) << np.uint64(32)) | np.uint64(slot + 1)
-    hole = np.uint64(key) & mask
-    while index[hole] != wanted:
-        if index[hole] == 0:
-            return False
-        hole = (hole + one) & mask
-    place = (hole + one) & mask
-    while index[place] != 0:
+    wanted = (key << _32) | np.uint64(slot + 1)
+    hole = key & mask
+    while True:
+        entry = index[hole]
+        if entry == wanted:
+            break
+        if entry == _0:
+            return
+        hole = (hole + _1) & mask
+    place = hole
+    while True:
+        place = (place + _1) & mask
         entry = index[place]
-        home = (entry >> np.uint64(32)) & mask
-        # The entry may move up only if its home does not lie behind the hole.
-        if ((place - home) & mask) >= ((place - hole) & mask):
+        if entry == _0:
+            break
+        # The entry may move up only if its home does not lie after the hole.
+        if ((place - (entry >> _32)) & mask) >= ((place - hole) & mask):
             index[hole] = entry
             hole = place
-        place = (place + one) & mask
-    index[hole] = np.uint64(0)
-    return True
+    index[hole] = _0
 
 
-@kernel(types.void(INDEX, INDEX))
-def index_copy(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> None:
-    """Put every entry of one index into another, empty one that is larger."""
-    mask = np.uint64(len(new) - 1)
-    for at in range(len(old)):
-        entry = old[at]
-        if entry != 0:
-            place = (entry >> np.uint64(32)) & mask
-            while new[place] != 0:
-                place = (place + np.uint64(1)) & mask
-            new[place] = entry
+@kernel(types.void(column(np.uint64, readonly=True), INDEX))
+def index_copy(entries: NDArray[np.uint64], index: NDArray[np.uint64]) -> None:
+    """Add entries, such as those of a smaller index; zeros are passed over."""
+    mask = np.uint64(len(index) - 1)
+    for at in range(len(entries)):
+        entry = entries[at]
+        if entry != _0:
+            place = (entry >> _32) & mask
+            while index[place] != _0:
+                place = (place + _1) & mask
+            index[place] = entry

@@ -1,22 +1,22 @@
 """The flow table: which flow each frame belongs to, exact counts, and a record of every flow that ended.
 
-A flow is two endpoints (address and port), the outer and inner VLAN id, the protocol and the IP version of the innermost
-IP header; both directions are one flow. ICMP and other protocols without ports have port 0. The initiator, direction 0,
-is the sender of the first frame; of a first frame that is a SYN-ACK, its receiver.
+A flow is two endpoints (address and port), the outer and inner VLAN id, the protocol and the IP version of the
+innermost IP header; both directions are one flow. ICMP and other protocols without ports have port 0. The initiator,
+direction 0, is the sender of the first frame; of a first frame that is a SYN-ACK, its receiver.
 
 Fragments belong to their datagram's flow: a later fragment takes the ports of its first (looked up by addresses,
 protocol, IP identification and VLAN ids, for 60 s). One whose first fragment has not been seen goes to the flow of the
 same addresses without ports. Every frame is counted once.
 
-See `flowshunt.flows.life_cycle` for packet time, timers and TCP.
+`flowshunt.flows.life_cycle` says what packet time is and how timers run, `flowshunt.flows.tcp` how TCP is followed.
 
-**Memory** is bounded by the capacity: 204 bytes a row, 16 to 32 more for the index, committed as rows come into use.
+**Memory** is bounded by the capacity: 212 bytes a row and 16 to 32 for the index, committed as rows come into use.
 Rows never move, so views of `records` stay valid as long as the table.
 
-**Eviction.** `track` keeps at most 7/8 of the capacity live, the rest lets ended flows stand until they are drained. At
-that limit, a new flow ends another (reason DISPLACED): of the next 64 rows, a TCP flow that has closed, else one that no
-NIC has taken over, else any; among equals the least recently seen; never a flow of the same batch. A frame that finds no
-row free gets slot -1 and counts in `overflow`. Inserted flows may fill the whole capacity and displace nothing.
+**Eviction.** `track` keeps at most 7/8 of the capacity live; the rest lets ended flows stand until they are drained.
+At that limit, a new flow ends another (reason DISPLACED): of the next 64 rows, a TCP flow that has closed, else one
+that no NIC has taken over, else any; among equals the least recently seen; never a flow of the same batch. A frame that
+finds no row free gets slot -1 and counts in `overflow`. Inserted flows may fill the whole capacity; they displace none.
 """
 
 from typing import Any
@@ -28,25 +28,14 @@ from numpy.typing import NDArray
 from flowshunt.errors import InputError
 from flowshunt.flows import layout
 from flowshunt.flows.counters import FlowCounters
-from flowshunt.flows.edits import (
-    FULL,
-    INSERTED,
-    PRESENT,
-    UNUSABLE,
-    account_slots,
-    find_flows,
-    find_numbers,
-    index_ids,
-    insert_flows,
-    mark_slots,
-    remove_slots,
-)
-from flowshunt.flows.fragment_table import DATAGRAM, WAYS
-from flowshunt.flows.life_cycle import Rows, observe
+from flowshunt.flows.edits import FULL, INSERTED, PRESENT, UNUSABLE, find_flows, insert_flows, settle_slots
+from flowshunt.flows.fragment_table import DATAGRAM
+from flowshunt.flows.key import KEY
+from flowshunt.flows.life_cycle import ID_FACTOR, Rows, observe
 from flowshunt.flows.record import FLOW, Bypass, EndReason, FlowTimeouts
 from flowshunt.flows.siphash import hash_key
 from flowshunt.flows.slot_index import SMALLEST, index_copy
-from flowshunt.flows.tracking import AUTO_UNLEARN, CREATE, track_frames
+from flowshunt.flows.tracking import AUTO_UNLEARN, BLOCK, CREATE, track_frames
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.headers import HEADER
 
@@ -109,23 +98,24 @@ class FlowTable:
         self.timeouts = timeouts or FlowTimeouts()
         seconds = [*attrs.astuple(self.timeouts), float("inf")]
         longest = float(1 << 61)
-        self._state = np.zeros(layout.STATE_WORDS, np.int64)
-        self._state[layout.LIMIT] = capacity - max(1, capacity // 8)
-        self._state[layout.NEXT_ID] = first_id
-        self._state[layout.BATCH] = 0
-        self._state[[layout.KEY_0, layout.KEY_1]] = np.array(hash_key(seed), np.uint64).view(np.int64)
+        self._states = np.zeros(1, layout.STATE)
+        self._state = self._states[0]
+        self._state["limit"] = capacity - max(1, capacity // 8)
+        self._state["next_id"] = first_id
+        self._state["key_0"], self._state["key_1"] = hash_key(seed)
         self._rows = Rows(
             records=self.records.view(layout.FLOW_WORDS),
             life=layout.reserve(layout.LIFE, capacity),
-            index=np.zeros(SMALLEST, np.uint64),
+            hashes=np.zeros(SMALLEST, np.uint64),
             ids=np.zeros(1, np.uint64),
-            wheel=np.zeros(layout.WHEEL, np.uint32),
+            wheel=np.zeros(layout.WHEEL, np.int32),
             free=layout.reserve(np.int32, capacity),
             ended=layout.reserve(np.int32, capacity),
             timeouts=np.array([int(min(max(s, 0.0) * layout.SECOND, longest)) for s in seconds], np.int64),
-            state=self._state,
+            state=self._states,
         )
-        self._datagrams = layout.reserve(DATAGRAM, max(WAYS, _DATAGRAMS))
+        self._keys = np.zeros(BLOCK, KEY)
+        self._datagrams = layout.reserve(DATAGRAM, _DATAGRAMS)
         self._stash: list[Ended] = []
         self._drained: list[NDArray[np.int32]] = []
         self._rested: list[NDArray[np.int32]] = []
@@ -138,24 +128,24 @@ class FlowTable:
     @property
     def active(self) -> int:
         """Live flows."""
-        return int(self._state[layout.ACTIVE])
+        return int(self._state["active"])
 
     @property
     def clock(self) -> int:
         """Packet time in ns."""
-        return int(self._state[layout.CLOCK])
+        return int(self._state["clock"])
 
     @property
     def counters(self) -> FlowCounters:
         """The counters so far."""
         state = self._state
         return FlowCounters(
-            active=int(state[layout.ACTIVE]),
-            created=int(state[layout.CREATED]),
-            ended={r: int(state[layout.ENDED_BY + r]) for r in EndReason if r is not EndReason.NONE},
-            overflow=int(state[layout.OVERFLOW]),
-            fragments_matched=int(state[layout.FRAGMENTS_MATCHED]),
-            fragments_unmatched=int(state[layout.FRAGMENTS_UNMATCHED]),
+            active=int(state["active"]),
+            created=int(state["created"]),
+            ended={r: int(state[r.name.lower()]) for r in EndReason if r is not EndReason.NONE},
+            overflow=int(state["overflow"]),
+            fragments_matched=int(state["fragments_matched"]),
+            fragments_unmatched=int(state["fragments_unmatched"]),
         )
 
     def track(self, batch: FrameBatch, headers: NDArray[Any]) -> Tracking:
@@ -183,7 +173,7 @@ class FlowTable:
         if headers.dtype != HEADER or headers.shape != (count,):
             raise ValueError(f"{count} frames need HEADER[{count}], not {headers.dtype}{list(headers.shape)}")
         self._clear_rested()
-        self._state[layout.BATCH] = (self._state[layout.BATCH] + 1) & 0xFFFFFFFF
+        self._state["batch"] = (self._state["batch"] + 1) & 0x7FFFFFFF
         slot = np.empty(count, np.int32)
         direction = np.empty(count, np.uint8)
         events = np.empty(count, np.uint8)
@@ -193,7 +183,7 @@ class FlowTable:
         ]
         done = 0
         while True:
-            done = track_frames(self._rows, self._datagrams, *columns, mode, done, slot, direction, events)
+            done = track_frames(self._rows, self._datagrams, self._keys, *columns, mode, done, slot, direction, events)
             if done == count:
                 return Tracking(slot, direction, events)
             self._grow_index()
@@ -213,7 +203,7 @@ class FlowTable:
             done = insert_flows(self._rows, given, action, done, slots, status)
             if done == count:
                 return slots, status
-            if 2 * (self.active + 1) > len(self._rows.index):
+            if 2 * (self.active + 1) > len(self._rows.hashes):
                 self._grow_index()
             elif not self._clear_ended():
                 status[done] = FULL
@@ -222,22 +212,37 @@ class FlowTable:
     def find(self, flows: NDArray[Any]) -> NDArray[np.int32]:
         """The slots of flows by their key (FLOW[k], either way round), -1 where they are not in the table."""
         slots = np.empty(len(flows), np.int32)
-        find_flows(self._rows, np.ascontiguousarray(flows, FLOW).view(layout.FLOW_WORDS), slots)
+        find_flows(self._rows, np.ascontiguousarray(flows, FLOW).view(layout.FLOW_WORDS), 0, slots)
         return slots
 
     def find_ids(self, ids: NDArray[np.uint64]) -> NDArray[np.int32]:
         """The slots of flows by their id, -1 where they are not in the table. The first call builds an index."""
-        if not self._state[layout.IDS]:
-            self._rows = self._rows._replace(ids=np.zeros(len(self._rows.index), np.uint64))
-            self._state[layout.IDS] = 1
-            index_ids(self._rows)
+        if not self._state["by_id"]:
+            self._state["by_id"] = 1
+            self._rows = self._rows._replace(ids=np.zeros(len(self._rows.hashes), np.uint64))
+            live = np.flatnonzero(self._rows.life["bucket"][: int(self._state["high"])])
+            entries = (self.records["id"][live] * ID_FACTOR) & np.uint64(0xFFFFFFFF00000000)
+            index_copy(entries | (live + 1).astype(np.uint64), self._rows.ids)
+        wanted = np.zeros(len(ids), FLOW)
+        wanted["id"] = ids
         slots = np.empty(len(ids), np.int32)
-        find_numbers(self._rows, np.ascontiguousarray(ids, np.uint64), slots)
+        find_flows(self._rows, wanted.view(layout.FLOW_WORDS), 1, slots)
         return slots
+
+    def _live(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which slots hold a live flow, each slot only where it comes first."""
+        inside = (slots >= 0) & (slots < int(self._state["high"]))
+        live = inside & (self._rows.life["bucket"][np.where(inside, slots, 0)] != 0)
+        first = np.zeros(len(slots), np.bool_)
+        first[np.unique(slots, return_index=True)[1]] = True
+        return live & first
 
     def remove(self, slots: NDArray[np.int32], reason: EndReason) -> int:
         """End the flows in `slots`; rows without a live flow are passed over. Returns how many ended."""
-        return int(remove_slots(self._rows, np.ascontiguousarray(slots, np.int32), int(reason)))
+        slots = np.asarray(slots, np.int32)
+        live = slots[self._live(slots)]
+        settle_slots(self._rows, live, int(reason))
+        return len(live)
 
     def bypass(self, slots: NDArray[np.int32], action: int, kind: Bypass) -> None:
         """Say who acts on the rest of the flows in `slots`, and how. Rows without a live flow are passed over.
@@ -245,13 +250,17 @@ class FlowTable:
         CAPTURE: a NIC; the flow has no timeout here until its NIC's record ends it. LOCAL: the host; the timeout is
         `timeouts.bypassed`. NONE: nobody any more. The time that counts for timeouts starts anew.
         """
-        mark_slots(self._rows, np.ascontiguousarray(slots, np.int32), action, int(kind))
+        slots = np.asarray(slots, np.int32)
+        live = slots[self._live(slots)]
+        self.records["action"][live] = action
+        self.records["bypass"][live] = int(kind)
+        settle_slots(self._rows, live, int(EndReason.NONE))
 
     def account(
         self,
         slots: NDArray[np.int32],
         packets: NDArray[np.uint64],
-        bytes: NDArray[np.uint64],  # noqa: A002
+        bytes: NDArray[np.uint64],
         last: NDArray[np.int64],
     ) -> None:
         """Add what a NIC counted for the flows in `slots` (int32[k]), to their totals and to their bypassed part.
@@ -261,13 +270,16 @@ class FlowTable:
         shape = (len(slots), 2)
         if packets.shape != shape or bytes.shape != shape or last.shape != shape[:1]:
             raise ValueError(f"{len(slots)} slots need packets and bytes of shape {shape} and as many times")
-        account_slots(
-            self._rows,
-            np.ascontiguousarray(slots, np.int32),
-            np.ascontiguousarray(packets, np.uint64),
-            np.ascontiguousarray(bytes, np.uint64),
-            np.ascontiguousarray(last, np.int64),
-        )
+        slots = np.asarray(slots, np.int32)
+        inside = (slots >= 0) & (slots < int(self._state["high"]))
+        rows = np.flatnonzero(inside)
+        rows = rows[self._rows.life["bucket"][slots[rows]] != 0]
+        live = slots[rows]
+        for field, added in (("packets", packets), ("bytes", bytes)):
+            for total in (field, f"bypassed_{field}"):
+                np.add.at(self.records[total], live, added[rows])
+        np.maximum.at(self.records["last"], live, last[rows])
+        self._rows.life["seen"][live] = self.clock
 
     def expire(self, now: int) -> None:
         """Take a time in ns (of frames that went elsewhere) into packet time, as a frame's, and end idle flows."""
@@ -275,8 +287,8 @@ class FlowTable:
 
     def close(self) -> None:
         """End every flow (SHUTDOWN), in the order of their rows."""
-        live = np.flatnonzero(self._rows.life["bucket"][: int(self._state[layout.HIGH])])
-        self.remove(live.astype(np.int32), EndReason.SHUTDOWN)
+        live = np.flatnonzero(self._rows.life["bucket"][: int(self._state["high"])])
+        settle_slots(self._rows, live.astype(np.int32), int(EndReason.SHUTDOWN))
 
     def drain(self) -> Ended:
         """The flows that have ended since the last call, in the order they did."""
@@ -290,8 +302,8 @@ class FlowTable:
         return Ended(np.concatenate([p.records for p in parts]), np.concatenate([p.slots for p in parts]))
 
     def _take_ended(self) -> Ended:
-        slots = self._rows.ended[: int(self._state[layout.ENDED])].copy()
-        self._state[layout.ENDED] = 0
+        slots = self._rows.ended[: int(self._state["ended"])].copy()
+        self._state["ended"] = 0
         return Ended(self.records[slots], slots)
 
     def _clear_rested(self) -> None:
@@ -316,16 +328,16 @@ class FlowTable:
         for slots in lists:
             self.records[slots] = np.zeros((), FLOW)
             self._rows.life[slots] = np.zeros((), layout.LIFE)
-            free = int(self._state[layout.FREE])
+            free = int(self._state["free"])
             self._rows.free[free : free + len(slots)] = slots
-            self._state[layout.FREE] = free + len(slots)
+            self._state["free"] = free + len(slots)
 
     def _grow_index(self) -> None:
-        size = 2 * len(self._rows.index)
-        index = np.zeros(size, np.uint64)
-        index_copy(self._rows.index, index)
-        self._rows = self._rows._replace(index=index)
-        if self._state[layout.IDS]:
+        size = 2 * len(self._rows.hashes)
+        hashes = np.zeros(size, np.uint64)
+        index_copy(self._rows.hashes, hashes)
+        self._rows = self._rows._replace(hashes=hashes)
+        if self._state["by_id"]:
             ids = np.zeros(size, np.uint64)
             index_copy(self._rows.ids, ids)
             self._rows = self._rows._replace(ids=ids)

@@ -1,4 +1,4 @@
-"""The kernel that takes a batch of frames through a flow table: find or create flows, count, follow their state."""
+"""The kernel that takes a batch of frames through a flow table: find or start flows, count, follow their state."""
 
 from typing import Any
 
@@ -9,41 +9,18 @@ from numpy.typing import NDArray
 from flowshunt.compiled import BYTES, column, kernel
 from flowshunt.engine import ESTABLISHED, NEW
 from flowshunt.flows.fragment_table import DATAGRAMS, datagram_ports
-from flowshunt.flows.key import TCP, addresses, flow_hash, has_ports, readable, swap_ports
-from flowshunt.flows.layout import (
-    ACTIVE,
-    BATCH,
-    CLOCK,
-    FRAGMENTS_MATCHED,
-    FRAGMENTS_UNMATCHED,
-    FREE,
-    HAND,
-    HANDSHAKE,
-    HIGH,
-    KEY_0,
-    KEY_1,
-    LIMIT,
-    NEXT_ID,
-    OVERFLOW,
-    SEEN_0,
-    STRAY,
-    STRAY_SLOT,
-)
-from flowshunt.flows.life_cycle import (
-    ROWS,
-    Rows,
-    end_flow,
-    observe,
-    restarts,
-    retime,
-    start_flow,
-    tcp_step,
-)
+from flowshunt.flows.key import KEY_FRAGMENT, KEY_NONE, KEYS, TCP, flow_hash, read_keys, swap_ports
+from flowshunt.flows.layout import HANDSHAKE, SEEN_0
+from flowshunt.flows.life_cycle import ROWS, STEP, Rows, end_flow, observe, retime, start_flow
+from flowshunt.flows.prefetch import prefetch
 from flowshunt.flows.record import Bypass, EndReason, TcpState
-from flowshunt.packets.headers import FRAGMENT, HEADER, LATER_FRAGMENT
+from flowshunt.flows.slot_index import INDEX
+from flowshunt.flows.tcp import ACK, SYN, restarts, tcp_step
+from flowshunt.packets.headers import HEADER, LATER_FRAGMENT
 
 _I64 = types.int64
 _U64 = types.uint64
+_RECORDS = ROWS.types[0]
 
 _TCP_END = int(EndReason.TCP_END)
 _TIMEOUT = int(EndReason.TIMEOUT)
@@ -52,9 +29,14 @@ _CLOSED = int(TcpState.CLOSED)
 _SYN_SENT = int(TcpState.SYN_SENT)
 _SYN_RECEIVED = int(TcpState.SYN_RECEIVED)
 _CAPTURE = int(Bypass.CAPTURE)
+_BOTH_SEEN = SEEN_0 * 3
 
-_SYN = 2
-_ACK = 16
+BLOCK = 256
+"""Frames whose keys are read ahead."""
+_INDEX_AHEAD = 24
+"""How many frames ahead of its turn a frame's place in the index is asked for."""
+_ROWS_AHEAD = 12
+"""How many frames ahead its row is."""
 
 EVICTION_SAMPLE = 64
 """Rows that a search for a flow to evict looks at."""
@@ -64,21 +46,37 @@ CREATE = 1
 AUTO_UNLEARN = 2
 """Mode bit: a TCP flow ends with the frame that closes it."""
 
+_0 = np.uint64(0)
+_1 = np.uint64(1)
+_32 = np.uint64(32)
+_LOWER = np.uint64(0xFFFFFFFF)
+_VLANS = np.uint64(0xFFFFFFFF00000000)
 
-@kernel(types.UniTuple(_I64, 2)(ROWS, types.uint32, _U64, _U64, _U64, _U64, _U64, _U64), inline=True, entry=False)
-def lookup(rows: Rows, key: Any, s0: Any, s1: Any, d0: Any, d1: Any, ends: Any, kind: Any) -> tuple[int, int]:
-    """The slot of a key, or -1, and the direction: 0 where the key's source is the initiator."""
-    index = rows.index
+
+@kernel(_I64(_RECORDS, INDEX, _U64, _U64, _U64, _U64, _U64, _U64, _U64), entry=False)
+def lookup(
+    records: NDArray[Any],
+    index: NDArray[np.uint64],
+    hashed: Any,
+    s0: Any,
+    s1: Any,
+    d0: Any,
+    d1: Any,
+    ends: Any,
+    kind: Any,
+) -> int:
+    """Twice the slot of a key, plus 1 where the key's source is not the initiator; -1 where there is no such flow."""
     mask = np.uint64(len(index) - 1)
-    place = np.uint64(key) & mask
-    back = swap_ports(ends)
-    while index[place] != 0:
+    place = hashed & mask
+    while True:
         entry = index[place]
-        if entry >> np.uint64(32) == np.uint64(key):
-            slot = np.int64(entry & np.uint64(0xFFFFFFFF)) - 1
-            record = rows.records[slot]
-            own = np.uint64(record.ports) | (np.uint64(record.vlans) << np.uint64(32))
-            if np.uint64(record.kind) == kind:
+        if entry == _0:
+            return -1
+        if entry >> _32 == hashed:
+            slot: Any = np.int64(entry & _LOWER) - 1
+            record = records[slot]
+            own = record.ports | (record.vlans << _32)
+            if record.kind == kind:
                 if (
                     own == ends
                     and record.source_0 == s0
@@ -86,17 +84,16 @@ def lookup(rows: Rows, key: Any, s0: Any, s1: Any, d0: Any, d1: Any, ends: Any, 
                     and record.source_1 == s1
                     and record.destination_1 == d1
                 ):
-                    return slot, np.int64(0)
+                    return 2 * slot
                 if (
-                    own == back
+                    own == swap_ports(ends)
                     and record.source_0 == d0
                     and record.destination_0 == s0
                     and record.source_1 == d1
                     and record.destination_1 == s1
                 ):
-                    return slot, np.int64(1)
-        place = (place + np.uint64(1)) & mask
-    return np.int64(-1), np.int64(0)
+                    return 2 * slot + 1
+        place = (place + _1) & mask
 
 
 @kernel(types.void(ROWS), entry=False)
@@ -105,49 +102,120 @@ def _evict(rows: Rows) -> None:
 
     TCP flows that have closed go first, flows that a NIC has taken over last, among equals the least recently seen.
     """
-    state = rows.state
-    high = state[HIGH]
-    batch = np.uint32(state[BATCH])
-    best = np.int64(-1)
-    best_rank = np.int64(0)
-    hand = state[HAND]
-    for _ in range(min(high, EVICTION_SAMPLE)):
-        if hand >= high:
-            hand = 0
-        row = rows.life[hand]
-        if row.bucket != 0 and row.batch != batch:
-            record = rows.records[hand]
-            rank = np.int64(1)
-            if record.bypass == _CAPTURE:
-                rank = 0
-            elif record.tcp_state == _CLOSED:
-                rank = 2
-            if best < 0 or rank > best_rank or (rank == best_rank and row.seen < rows.life[best].seen):
-                best = hand
-                best_rank = rank
-        hand += 1
-    state[HAND] = hand
+    state = rows.state[0]
+    best = -1
+    best_rank = 0
+    best_seen = 0
+    for _ in range(EVICTION_SAMPLE):
+        if state.hand >= state.high:
+            state.hand = 0
+        slot = state.hand
+        state.hand += 1
+        row = rows.life[slot]
+        if row.bucket == 0 or row.batch == state.batch:
+            continue
+        record = rows.records[slot]
+        rank = 1
+        if record.bypass == _CAPTURE:
+            rank = 0
+        elif record.tcp_state == _CLOSED:
+            rank = 2
+        if best < 0 or rank > best_rank or (rank == best_rank and row.seen < best_seen):
+            best = slot
+            best_rank = rank
+            best_seen = row.seen
     if best >= 0:
         end_flow(rows, best, _DISPLACED)
 
 
-@kernel(_I64(ROWS), inline=True, entry=False)
+@kernel(_I64(ROWS), entry=False)
 def take_row(rows: Rows) -> int:
-    """A row for a new flow, or -1 where there is none left."""
-    state = rows.state
-    if state[FREE] > 0:
-        state[FREE] -= 1
-        return np.int64(rows.free[state[FREE]])
-    if state[HIGH] < len(rows.life):
-        state[HIGH] += 1
-        return state[HIGH] - 1
-    return np.int64(-1)
+    """A row for a new flow, all zero, or -1 where there is none left."""
+    state = rows.state[0]
+    if state.free > 0:
+        state.free -= 1
+        return rows.free[state.free]
+    if state.high < len(rows.life):
+        state.high += 1
+        return state.high - 1
+    return -1
+
+
+@kernel(_I64(ROWS, KEYS, _I64, _I64, types.int64, types.uint16), entry=False)
+def _start(rows: Rows, keys: NDArray[Any], at: int, tcp_flags: int, timestamp: int, port: int) -> int:
+    """Start the flow of a frame; returns as `lookup` does, -1 where there is no row left."""
+    state = rows.state[0]
+    if state.active >= state.limit:
+        _evict(rows)
+    slot = take_row(rows)
+    if slot < 0:
+        state.overflow += 1
+        return -1
+    key = keys[at]
+    record = rows.records[slot]
+    direction = 0
+    ends = key.ends
+    if tcp_flags >= 0 and tcp_flags & SYN:
+        record.tcp_state = _SYN_SENT
+        if tcp_flags & ACK:
+            record.tcp_state = _SYN_RECEIVED
+            direction = 1
+    if direction == 1:
+        record.source_0 = key.destination_0
+        record.source_1 = key.destination_1
+        record.destination_0 = key.source_0
+        record.destination_1 = key.source_1
+        ends = swap_ports(ends)
+    else:
+        record.source_0 = key.source_0
+        record.source_1 = key.source_1
+        record.destination_0 = key.destination_0
+        record.destination_1 = key.destination_1
+    record.ports = ends & _LOWER
+    record.vlans = ends >> _32
+    record.kind = key.kind
+    record.first = timestamp
+    record.port = port
+    start_flow(rows, slot, key.hash, state.next_id)
+    state.next_id += _1
+    return 2 * slot + direction
+
+
+@kernel(types.void(ROWS, DATAGRAMS, KEYS, _I64, _U64, _I64), entry=False)
+def _complete(
+    rows: Rows, datagrams: NDArray[Any], keys: NDArray[Any], at: int, identification: Any, later: int
+) -> None:
+    """Give a fragment the ports of its datagram, or remember them from its first fragment."""
+    state = rows.state[0]
+    key = keys[at]
+    if not later:
+        entered = np.int64(key.ends & _LOWER)
+        datagram_ports(datagrams, key, state.key_0, state.key_1, identification, state.clock, entered)
+        return
+    ports: Any = datagram_ports(datagrams, key, state.key_0, state.key_1, identification, state.clock, -1)
+    if ports < 0:
+        state.fragments_unmatched += 1
+        ports = 0
+    else:
+        state.fragments_matched += 1
+    key.ends = (key.ends & _VLANS) | np.uint64(ports)
+    key.hash = flow_hash(
+        state.key_0,
+        state.key_1,
+        key.source_0,
+        key.source_1,
+        key.destination_0,
+        key.destination_1,
+        key.ends,
+        key.kind,
+    )
 
 
 @kernel(
     _I64(
         ROWS,
         DATAGRAMS,
+        KEYS,
         BYTES,
         column(np.int64, readonly=True),
         column(np.uint32, readonly=True),
@@ -165,6 +233,7 @@ def take_row(rows: Rows) -> int:
 def track_frames(
     rows: Rows,
     datagrams: NDArray[Any],
+    keys: NDArray[Any],
     data: NDArray[np.uint8],
     offset: NDArray[np.int64],
     captured: NDArray[np.uint32],
@@ -179,115 +248,128 @@ def track_frames(
     events: NDArray[np.uint8],
 ) -> int:
     """Take the frames from `start` on; returns where it stopped: n, or the frame that needs a larger index."""
-    state = rows.state
-    k0 = np.uint64(state[KEY_0])
-    k1 = np.uint64(state[KEY_1])
-    batch = np.uint32(state[BATCH])
-    for at in range(start, len(headers)):
-        if mode & CREATE and 2 * (state[ACTIVE] + 1) > len(rows.index):
+    state = rows.state[0]
+    records = rows.records
+    life = rows.life
+    index = rows.hashes
+    mask = np.uint64(len(index) - 1)
+    batch = state.batch
+    count = len(headers)
+    stop = start
+    base = start
+    ahead = 0
+    for at in range(start, count):
+        if at == stop:
+            base = at
+            stop = at + BLOCK if at + BLOCK < count else count
+            read_keys(data, offset, captured, headers, base, stop, state.key_0, state.key_1, keys)
+            for i in range(_INDEX_AHEAD if stop - base > _INDEX_AHEAD else stop - base):
+                prefetch(index, keys[i].hash & mask, 0)
+        ahead = at + _INDEX_AHEAD
+        if ahead < stop:
+            prefetch(index, keys[ahead - base].hash & mask, 0)
+        ahead = at + _ROWS_AHEAD
+        if ahead < stop:
+            # Most keys lie at their first place. Any other row that is asked for here does no harm.
+            guess = np.int64(index[keys[ahead - base].hash & mask] & _LOWER) - 1
+            prefetch(life, guess, 0)
+            prefetch(records, guess, 8)
+            prefetch(records, guess, 60)
+            prefetch(records, guess, 107)
+        if mode & CREATE and 2 * (state.active + 1) > len(index):
             return at
-        now = observe(rows, timestamp[at])
+
+        own = timestamp[at] + state.shift
+        now = state.clock
+        if own >= state.turn or own < now - STEP or own > now + STEP or state.stray != 0:
+            now = observe(rows, timestamp[at])
+        elif own > now:
+            now = own
+            state.clock = own
+
         slots[at] = -1
         directions[at] = 0
         events[at] = 0
-        header = headers[at]
-        version = np.int64(header.ip_version)
-        l3 = np.int64(header.l3)
-        if not readable(version, l3, offset[at], np.int64(captured[at]), len(data)):
+        key = keys[at - base]
+        if key.found == KEY_NONE:
             continue
-        s0, s1, d0, d1 = addresses(data, offset[at] + l3, version)
-        protocol = np.int64(header.protocol)
-        kind = np.uint64(protocol) | (np.uint64(version) << np.uint64(8))
-        vlans = (np.uint64(header.vlan) | (np.uint64(header.inner_vlan) << np.uint64(16))) << np.uint64(32)
-        flags = np.int64(header.flags)
-        ports = np.int64(0)
-        if has_ports(protocol):
-            if header.l4 != 0:
-                ports = np.int64(header.source_port) | (np.int64(header.destination_port) << 16)
-            if flags & FRAGMENT:
-                label = np.uint64(header.fragment_id) | vlans
-                entered = np.int64(-1) if flags & LATER_FRAGMENT else ports
-                ports = datagram_ports(datagrams, k0, k1, s0, s1, d0, d1, label, kind, state[CLOCK], entered)
-                if flags & LATER_FRAGMENT:
-                    state[FRAGMENTS_UNMATCHED if ports < 0 else FRAGMENTS_MATCHED] += 1
-                    ports = max(ports, 0)
-        ends = np.uint64(ports) | vlans
-        tcp_flags = np.int64(-1)
-        if protocol == TCP and header.l4 != 0:
-            tcp_flags = np.int64(header.tcp_flags)
-        key = flow_hash(k0, k1, s0, s1, d0, d1, ends, kind)
-        slot, direction = lookup(rows, key, s0, s1, d0, d1, ends, kind)
-        if slot >= 0:
-            if now - rows.life[slot].seen > rows.timeouts[rows.life[slot].timer]:
+        header = headers[at]
+        if key.found == KEY_FRAGMENT:
+            _complete(rows, datagrams, keys, at - base, header.fragment_id, header.flags & LATER_FRAGMENT)
+        tcp_flags = -1
+        if header.protocol == TCP and header.l4 != 0:
+            tcp_flags = header.tcp_flags
+        event = 0
+        found = lookup(
+            records,
+            index,
+            key.hash,
+            key.source_0,
+            key.source_1,
+            key.destination_0,
+            key.destination_1,
+            key.ends,
+            key.kind,
+        )
+        if found >= 0:
+            slot = found >> 1
+            row = life[slot]
+            if now - row.seen > rows.timeouts[row.timer]:
                 end_flow(rows, slot, _TIMEOUT)
-                slot = np.int64(-1)
-            elif tcp_flags >= 0 and restarts(rows, slot, tcp_flags):
+                found = -1
+            elif tcp_flags & (SYN | ACK) == SYN and restarts(records[slot], life[slot], tcp_flags):
                 end_flow(rows, slot, _TCP_END)
-                slot = np.int64(-1)
-        if slot < 0:
-            if not mode & CREATE:
+                found = -1
+        if found < 0:
+            if mode & CREATE == 0:
                 continue
-            if state[ACTIVE] >= state[LIMIT]:
-                _evict(rows)
-            slot = take_row(rows)
-            if slot < 0:
-                state[OVERFLOW] += 1
+            found = _start(rows, keys, at - base, tcp_flags, timestamp[at], port[at])
+            if found < 0:
                 continue
-            direction = np.int64(tcp_flags >= 0 and tcp_flags & (_SYN | _ACK) == (_SYN | _ACK))
-            record = rows.records[slot]
-            if direction == 1:
-                record.source_0, record.source_1, record.destination_0, record.destination_1 = d0, d1, s0, s1
-                record.ports = np.uint32(swap_ports(ends) & np.uint64(0xFFFFFFFF))
-            else:
-                record.source_0, record.source_1, record.destination_0, record.destination_1 = s0, s1, d0, d1
-                record.ports = np.uint32(ends & np.uint64(0xFFFFFFFF))
-            record.vlans = np.uint32(ends >> np.uint64(32))
-            record.kind = np.uint16(kind)
-            record.first = timestamp[at]
-            record.port = port[at]
-            if tcp_flags >= 0 and tcp_flags & _SYN:
-                record.tcp_state = np.uint8(_SYN_RECEIVED if direction else _SYN_SENT)
-            rows.life[slot].seen = state[CLOCK]
-            start_flow(rows, slot, key, np.uint64(state[NEXT_ID]))
-            state[NEXT_ID] += 1
-            events[at] = NEW
-        record = rows.records[slot]
-        row = rows.life[slot]
-        row.seen = state[CLOCK]
+            event = NEW
+        slot = found >> 1
+        direction = found & 1
+        record = records[slot]
+        row = life[slot]
+        row.seen = state.clock
         row.batch = batch
-        if state[STRAY] != 0:
-            state[STRAY_SLOT] = slot + 1
+        if state.stray != 0:
+            state.stray_slot = slot + 1
         record.last = timestamp[at]
-        size = np.uint64(wire[at])
-        one = np.uint64(1)
+        size = wire[at]
         if direction == 0:
-            record.packets_0 += one
+            record.packets_0 += _1
             record.bytes_0 += size
         else:
-            record.packets_1 += one
+            record.packets_1 += _1
             record.bytes_1 += size
         if mode & CREATE and record.bypass != 0:
             if direction == 0:
-                record.bypassed_packets_0 += one
+                record.bypassed_packets_0 += _1
                 record.bypassed_bytes_0 += size
             else:
-                record.bypassed_packets_1 += one
+                record.bypassed_packets_1 += _1
                 record.bypassed_bytes_1 += size
-        bits = np.int64(row.bits)
-        if not bits & (SEEN_0 << direction):
-            row.bits = np.uint8(bits | (SEEN_0 << direction))
-            retime(rows, slot)
+        changed = False
+        if row.bits & (SEEN_0 << direction) == 0:
+            row.bits |= SEEN_0 << direction
+            changed = True
         if tcp_flags >= 0:
-            end = np.uint32(header.seq + header.payload_length + ((tcp_flags & _SYN) >> 1))
-            tcp_step(rows, slot, direction, tcp_flags, end, header.ack)
-        if protocol == TCP:
-            established = np.int64(row.bits) & HANDSHAKE != 0
-        else:
-            established = np.int64(row.bits) & (SEEN_0 * 3) == SEEN_0 * 3
-        if established:
-            events[at] |= np.uint8(ESTABLISHED)
+            end = np.int64(header.seq) + np.int64(header.payload_length)
+            if tcp_flags & SYN:
+                end += 1
+            if tcp_step(record, row, direction, tcp_flags, end, np.int64(header.ack)):
+                changed = True
+        if changed:
+            retime(rows, slot)
+        if header.protocol == TCP:
+            if row.bits & HANDSHAKE:
+                event |= ESTABLISHED
+        elif row.bits & _BOTH_SEEN == _BOTH_SEEN:
+            event |= ESTABLISHED
         slots[at] = slot
         directions[at] = direction
-        if mode & AUTO_UNLEARN and protocol == TCP and record.tcp_state == _CLOSED:
+        events[at] = event
+        if mode & AUTO_UNLEARN and header.protocol == TCP and record.tcp_state == _CLOSED:
             end_flow(rows, slot, _TCP_END)
-    return len(headers)
+    return count
