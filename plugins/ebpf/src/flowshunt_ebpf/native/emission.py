@@ -26,6 +26,7 @@ class Emission:
         budget: whether backward jumps and calls are charged to the run's budget.
         features: CPU features that may be used, such as "bmi2".
         helper_address: the address of a helper's native code, by number.
+        native: whether helpers run on the same processor: then maps are called by the addresses in their headers.
         lines: the text.
         index: the instruction at hand.
         function: the number of the function at hand, in `image.functions`.
@@ -38,6 +39,7 @@ class Emission:
     budget: bool
     features: frozenset[str]
     helper_address: Callable[[int], int]
+    native: bool = True
     lines: list[str] = attrs.field(factory=list)
     index: int = 0
     function: int = 0

@@ -72,6 +72,7 @@ def compile_image(
     budget: bool = True,
     features: frozenset[str] = frozenset(),
     helper_address: Callable[[int], int],
+    native: bool = True,
     offsets: bool = True,
 ) -> NativeCode:
     """Compile a program.
@@ -84,10 +85,11 @@ def compile_image(
         features: CPU features that the code may use.
         helper_address: the address of a helper's native code, by number; `emission.CHECK_CALL` for the check of its
             arguments.
+        native: whether those addresses are of code for the same processor, so that maps may be called directly.
         offsets: also tell where each instruction's code starts.
     """
     instructions, calls = target(architecture)
-    e = Emission(image, checked, budget, features, helper_address)
+    e = Emission(image, checked, budget, features, helper_address, native)
     calls.entry(e)
     lines = e.lines
     emit = instructions.instruction

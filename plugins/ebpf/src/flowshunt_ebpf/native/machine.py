@@ -72,7 +72,7 @@ class Machine:
         self._context = self.memory.view(_CONTEXT)
         self._packet = self.memory.view(_PACKET)
         self._tables = self.memory.view(_TABLES)
-        self._versions: tuple[int, ...] = ()
+        self._versions: tuple[int, ...] | None = None
         self.packet_end = self.packet_start + packet_room + (HEADROOM if context.packet else 0)
         self.put64(state.STACK_TOP, self.stack_address + _STACK_BYTES)
         self.put64(state.STACK_BOTTOM, self.stack_address)
@@ -109,7 +109,7 @@ class Machine:
     def attach(self, maps: Sequence[Map]) -> None:
         """Use these maps from now on."""
         self.maps = tuple(maps)
-        self._versions = ()
+        self._versions = None
         self.refresh()
 
     def refresh(self) -> None:

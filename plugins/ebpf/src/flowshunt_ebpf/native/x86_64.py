@@ -134,9 +134,9 @@ def _divide(e: Emission, i: Instruction, wide: bool) -> None:
         divisor = names[i.src]
     minus_one = signed and (register or i.imm == -1)
     if register:
-        e.emit(f"test {divisor}, {divisor}", f"je Z{n}")
+        e.emit(f"test {divisor}, {divisor}", f"je zero_{n}")
     if minus_one:
-        e.emit(f"cmp {divisor}, -1", f"je M{n}")
+        e.emit(f"cmp {divisor}, -1", f"je minus_{n}")
     if i.dst != 0:
         e.emit("mov r10, rax", f"mov {names[0]}, {dst}")
     if i.dst != 3:
@@ -152,13 +152,13 @@ def _divide(e: Emission, i: Instruction, wide: bool) -> None:
     else:
         e.emit(f"mov {dst}, {names[3 if modulo else 0]}", "mov rdx, r9", "mov rax, r10")
     if register or minus_one:
-        e.lines.append(f"jmp D{n}")
+        e.lines.append(f"jmp done_{n}")
         if minus_one:  # the quotient may overflow, which the processor traps
-            e.emit(f"M{n}:", f"xor {R32[i.dst]}, {R32[i.dst]}" if modulo else f"neg {dst}", f"jmp D{n}")
-        e.lines.append(f"Z{n}:")
+            e.emit(f"minus_{n}:", f"xor {R32[i.dst]}, {R32[i.dst]}" if modulo else f"neg {dst}", f"jmp done_{n}")
+        e.lines.append(f"zero_{n}:")
         if by_zero and register:
             e.lines.append(by_zero)
-        e.lines.append(f"D{n}:")
+        e.lines.append(f"done_{n}:")
 
 
 def check_access(e: Emission, base: int, offset: int, size: int, *, write: bool) -> None:
@@ -174,7 +174,7 @@ def check_access(e: Emission, base: int, offset: int, size: int, *, write: bool)
             "call check_access",
         )
     elif known == Access.CONTEXT:
-        e.emit(f"cmp {R64[base]}, qword ptr [r12+{state.CONTEXT}]", f"je C{e.index}", "call fault_context", f"C{e.index}:")
+        e.emit(f"cmp {R64[base]}, qword ptr [r12+{state.CONTEXT}]", f"je pass_{e.index}", "call fault_context", f"pass_{e.index}:")
 
 
 def _load(e: Emission, i: Instruction) -> None:
@@ -234,11 +234,11 @@ def _atomic(e: Emission, i: Instruction, size: int) -> None:
         e.emit(
             "mov r11, rax",
             f"mov {names[0]}, {where}",
-            f"A{e.index}:",
+            f"retry_{e.index}:",
             f"mov {scratch}, {names[0]}",
             f"{_PLAIN[i.imm & 0xF0]} {scratch}, {operand}",
             f"lock cmpxchg {where}, {scratch}",
-            f"jne A{e.index}",
+            f"jne retry_{e.index}",
         )
         if i.src:
             e.emit(f"mov {names[i.src]}, {names[0]}", "mov rax, r11")
@@ -276,7 +276,7 @@ def _jump(e: Emission, i: Instruction) -> None:
 
 def charge(e: Emission, cost: int) -> None:
     """Emit the charge of a cost to the run's budget."""
-    e.emit(f"sub qword ptr [r12+{state.BUDGET}], {cost}", f"jns B{e.index}", "call fault_budget", f"B{e.index}:")
+    e.emit(f"sub qword ptr [r12+{state.BUDGET}], {cost}", f"jns paid_{e.index}", "call fault_budget", f"paid_{e.index}:")
 
 
 def _load_immediate(e: Emission, i: Instruction) -> None:
@@ -305,13 +305,13 @@ def _legacy_load(e: Emission, i: Instruction) -> None:
         f"sub r9, {size}",
         "xor eax, eax",
         f"cmp r9, r11",
-        f"jl X{n}",
+        f"jl outside_{n}",
         "test r11, r11",
-        f"jns L{n}",
-        f"X{n}:",
+        f"jns inside_{n}",
+        f"outside_{n}:",
     )
     leave(e)
-    e.emit("ret", f"L{n}:")
+    e.emit("ret", f"inside_{n}:")
     where = f"{_WIDTH[size]} [r10+r11]"
     e.emit(*{1: [f"movzx eax, {where}"], 2: [f"movzx eax, {where}", "ror ax, 8"], 4: [f"mov eax, {where}", "bswap eax"]}[size])
     if e.checked:

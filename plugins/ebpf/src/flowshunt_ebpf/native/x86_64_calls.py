@@ -56,9 +56,9 @@ def call(e: Emission, i: Instruction) -> None:
 
 def _local(e: Emission) -> None:
     if e.budget:
-        e.emit(f"sub qword ptr [r12+{state.BUDGET}], 1", f"jns B{e.index}", "call fault_budget", f"B{e.index}:")
+        e.emit(f"sub qword ptr [r12+{state.BUDGET}], 1", f"jns paid_{e.index}", "call fault_budget", f"paid_{e.index}:")
     e.emit(f"sub rbp, {state.FRAME_BYTES}")
-    _check_depth(e, f"C{e.index}")
+    _check_depth(e, f"pass_{e.index}")
     e.emit(f"call F{e.image.targets[e.index]}", f"add rbp, {state.FRAME_BYTES}")
     if e.checked:
         e.emit(*_FORGET)
@@ -75,7 +75,7 @@ def _helper(e: Emission, i: Instruction) -> None:
         _array_lookup(e)
     else:
         _check_arguments(e, i.imm)
-        operation = MAP_OPERATIONS.get(i.imm)
+        operation = MAP_OPERATIONS.get(i.imm) if e.native else None
         if operation is None:
             e.emit("mov r9, r12", f"mov rax, {e.helper_address(i.imm)}", "call rax")
         elif known is None:  # by the map that r1 points to at run time
@@ -92,7 +92,7 @@ def _check_arguments(e: Emission, number: int) -> None:
     e.emit(f"mov dword ptr [r12+{state.HELPER}], {number}", *(f"push {name}" for name in _ARGUMENTS), "sub rsp, 8")
     e.emit("mov r9, r12", f"mov rax, {e.helper_address(CHECK_CALL)}", "call rax", "add rsp, 8")
     e.emit(*(f"pop {name}" for name in reversed(_ARGUMENTS)))
-    e.emit("test eax, eax", f"je C{e.index}", "call fault_argument", f"C{e.index}:")
+    e.emit("test eax, eax", f"je pass_{e.index}", "call fault_argument", f"pass_{e.index}:")
 
 
 def _array_lookup(e: Emission) -> None:
@@ -102,13 +102,13 @@ def _array_lookup(e: Emission) -> None:
         e.emit("mov r11, rsi", "mov r9d, 4", "xor r10d, r10d", "call check_access")
     stride = known.stride
     distance = known.values_address - known.address
-    e.emit("mov eax, dword ptr [rsi]", f"cmp eax, {known.definition.max_entries}", f"jae N{n}")
+    e.emit("mov eax, dword ptr [rsi]", f"cmp eax, {known.definition.max_entries}", f"jae none_{n}")
     if stride in (8,):
         e.emit(f"lea rax, [rdi+rax*8+{distance}]")
     else:
         shift = stride.bit_length() - 1
         e.emit(f"shl rax, {shift}" if stride == 1 << shift else f"imul rax, rax, {stride}", f"lea rax, [rdi+rax+{distance}]")
-    e.emit(f"jmp D{n}", f"N{n}:", "xor eax, eax", f"D{n}:")
+    e.emit(f"jmp done_{n}", f"none_{n}:", "xor eax, eax", f"done_{n}:")
 
 
 def _tail_call(e: Emission) -> None:
@@ -116,17 +116,17 @@ def _tail_call(e: Emission) -> None:
     e.emit(
         "mov edx, edx",
         f"cmp edx, dword ptr [rsi+{MAX_ENTRIES}]",
-        f"jae D{n}",
+        f"jae done_{n}",
         f"cmp dword ptr [r12+{state.TAIL_CALLS}], {state.TAIL_CALL_LIMIT}",
-        f"jae D{n}",
+        f"jae done_{n}",
         f"mov r11, qword ptr [rsi+{VALUES}]",
         f"mov r11d, dword ptr [r11+rdx*{PROG_ARRAY_STRIDE}]",
         "test r11d, r11d",
-        f"je D{n}",
+        f"je done_{n}",
         f"mov r10, qword ptr [r12+{state.CODE_TABLE}]",
         "mov r10, qword ptr [r10+r11*8]",
         "test r10, r10",
-        f"je D{n}",
+        f"je done_{n}",
         f"inc dword ptr [r12+{state.TAIL_CALLS}]",
     )
     if e.checked:
@@ -138,7 +138,7 @@ def _tail_call(e: Emission) -> None:
         e.emit("call r10")
         leave(e)
         e.emit("ret")
-    e.emit(f"D{n}:")
+    e.emit(f"done_{n}:")
     if e.checked:
         e.emit(*_FORGET)
 
