@@ -1,20 +1,19 @@
 """Writing a sample: the capture, frame by frame as its flows send them, and the files that say what it holds."""
 
 import json
-import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from flowshunt.errors import InputError
-from flowshunt.packets.batch import LINK_ETHERNET
 from flowshunt.packets.sample.flow import SECOND, Flow
 from flowshunt.packets.sample.pools import Pools
 from flowshunt.packets.sample.schedule import Schedule
 from flowshunt.packets.sample.summary import PlantedAlert, SampleSummary, alerts_json, rules_text
 from flowshunt.packets.sample.templates import TCP, UDP
+from flowshunt.packets.writer import CaptureWriter
 
 BEGIN = 1_709_625_600 * SECOND
 """The first flow's start, ns since 1970-01-01 UTC: 2024-03-05 08:00."""
@@ -25,9 +24,8 @@ FLOWS_A_SECOND = 100.0
 Progress = Callable[[int, int], None]
 """Called now and then with how many flows have started, and how many there will be."""
 
-_FILE_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 0x40000, LINK_ETHERNET)
-_RECORD = struct.Struct("<IIII")
-_CHUNK = 4096
+REPORTED = 4096
+"""Frames between two reports of progress."""
 
 COUNTED = (
     "frames",
@@ -98,7 +96,7 @@ def write_sample(
     the higher, the more of them are open at a time, and only these are in memory.
 
     Files of these names are replaced once the capture is complete; when writing fails or is interrupted, nothing is
-    left behind. Raises InputError where a number or the path can't be used, OSError where writing fails.
+    left behind. Raises InputError where a number or the path can't be used, or a file can't be written.
     """
     path = Path(path)
     _check(path, flows, seed, rate)
@@ -115,13 +113,13 @@ def write_sample(
             seed=seed,
             flows=schedule.opened,
             most_open=schedule.most_open,
-            file_bytes=first.tell(),
+            file_bytes=first.stat().st_size,
             **tally.totals(),
         )
         found = alerts_json(summary.planted, path.name, rules.name)
-        second.write(rules_text().encode())
-        third.write(json.dumps(found, indent=1).encode() + b"\n")
-        last.write(json.dumps(summary.as_json(), indent=1).encode() + b"\n")
+        second.write_bytes(rules_text().encode())
+        third.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        last.write_text(json.dumps(summary.as_json(), indent=1) + "\n", encoding="utf-8")
     return summary
 
 
@@ -141,41 +139,36 @@ def _check(path: Path, flows: int, seed: int, rate: float) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` once it is complete, and is removed when that fails."""
+def replacing(path: Path) -> Iterator[Path]:
+    """The name of a file to write, which takes the place of `path` once that is done, and is removed when it fails."""
     part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("wb") as file:
-            yield file
+        yield part
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        if error.filename not in (None, str(part)):
+        reason = f"can't be written: {error.strerror}; nothing was left behind"
+        raise InputError(reason, str(path), "free some space or choose another place") from None
+    except InputError as error:
+        part.unlink(missing_ok=True)
+        if error.where != str(part):
             raise
-        raise OSError(error.errno, f"{error.strerror}; nothing was left behind", str(path)) from None
+        raise InputError(f"{error.what}; nothing was left behind", str(path), error.way_out) from None
     except BaseException:
         part.unlink(missing_ok=True)
         raise
 
 
-def _write_frames(file: IO[bytes], schedule: Schedule, tally: Tally, progress: Progress | None) -> None:
-    """Write the schedule's frames, a chunk at a time, and note where planted alerts fall."""
-    file.write(_FILE_HEADER)
-    parts: list[bytes] = []
-    record = _RECORD.pack
+def _write_frames(path: Path, schedule: Schedule, tally: Tally, progress: Progress | None) -> None:
+    """Write the schedule's frames, and note where planted alerts fall."""
     time = BEGIN
-    for count, ((time, frame, marks), flow) in enumerate(schedule.run(tally.add), start=1):
-        length = len(frame)
-        seconds = time // SECOND
-        parts.append(record(seconds, time - seconds * SECOND, length, length))
-        parts.append(frame)
-        if marks is not None:
-            direction, sids = marks
-            tally.planted += [PlantedAlert.at(sid, flow, direction, count, time) for sid in sids]
-        if len(parts) >= _CHUNK:
-            file.write(b"".join(parts))
-            parts.clear()
-            if progress:
+    with CaptureWriter(path) as writer:
+        write = writer.write
+        for count, ((time, frame, marks), flow) in enumerate(schedule.run(tally.add), start=1):
+            write(time, frame)
+            if marks is not None:
+                direction, sids = marks
+                tally.planted += [PlantedAlert.at(sid, flow, direction, count, time) for sid in sids]
+            if progress and count % REPORTED == 0:
                 progress(schedule.opened, schedule.flows)
-    file.write(b"".join(parts))
     tally.last = time
