@@ -39,7 +39,7 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM arrived. Commands treat it like Ctrl-C."""
 
 
-class _PipeClosed(Exception):
+class _ClosedPipeError(Exception):
     """The reader of standard output went away. Click would end with status 1, which means something else here."""
 
 
@@ -71,7 +71,7 @@ class Root(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            raise _PipeClosed from error
+            raise _ClosedPipeError from error
 
     def main(
         self,
@@ -97,7 +97,7 @@ class Root(click.Group):
         """Tell the user of an error; returns the exit status."""
         if isinstance(error, click.Abort) and isinstance(error.__cause__, KeyboardInterrupt):
             error = error.__cause__
-        if isinstance(error, _PipeClosed | BrokenPipeError):
+        if isinstance(error, _ClosedPipeError | BrokenPipeError):
             _drop_output()
             return PIPE_CLOSED
         if self.debug:

@@ -228,7 +228,7 @@ class _Host:
         inside = (verdicts.bypass_slot >= 0) & (verdicts.bypass_slot < CAPACITY)
         must(inside.all(), f"a slot to bypass is outside 0 to {CAPACITY - 1}")
         must((self._table.records["id"][verdicts.bypass_slot] != 0).all(), "a slot to bypass holds no flow")
-        must((verdicts.bypass_request < max(len(verdicts.requests), 1)).all(), "a bypass_request has no request")
+        must((verdicts.bypass_request < len(verdicts.requests)).all(), "a bypass_request has no request")
         must(all(isinstance(r, BypassRequest) for r in verdicts.requests), "a request is no BypassRequest")
         last = -1
         for alert in verdicts.alerts:

@@ -141,6 +141,7 @@ def sites_lie_in_the_program(case: OperationCase) -> None:
         for _ in range(chosen.randrange(1, 12)):
             piece = chosen.choice(sequences) if chosen.random() < 0.4 else (_plain(chosen),)
             program += piece[: chosen.randrange(1, len(piece) + 1)] if chosen.random() < 0.3 else piece
+        _sites(case.operation, program)
         _sites(case.operation, (*program, exit_()))
 
 
