@@ -81,6 +81,30 @@ def kernel(signature: Any, *, inline: bool = False, entry: bool = True) -> Calla
     return decorate
 
 
+def piece(function: Callable[..., Any]) -> Any:
+    """A small function for kernels and C functions to call: compiled with each of them, for the types they call it with.
+
+    By itself it costs nothing; it is compiled again only where a function that calls it is.
+    """
+    dispatcher = numba.njit(nogil=True, error_model="numpy", forceinline=True)(function)
+    dispatcher.kernel_sources = _sources(function)
+    return dispatcher
+
+
+def c_function(signature: Any, function: Callable[..., Any]) -> Any:
+    """Compile a function for native code to call by the C convention; `.address` is its address. Cached as kernels are.
+
+    It must not raise: there is nobody to catch it.
+    """
+    sources = _sources(function)
+    previous = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(cache_folder() / _digest(function, sources))
+    try:
+        return numba.cfunc(signature, cache=True, error_model="numpy")(function)
+    finally:
+        numba.config.CACHE_DIR = previous
+
+
 def _sources(function: Callable[..., Any]) -> frozenset[str]:
     files = {function.__code__.co_filename}
     for name in function.__code__.co_names:
