@@ -1,10 +1,12 @@
 import itertools
 import textwrap
 from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 
-from flowshunt.plugins import discover
+from flowshunt import plugins
+from flowshunt.plugins import PluginSet, discover
 
 _numbers = itertools.count()
 
@@ -37,3 +39,16 @@ class Environment:
 def environment(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     return Environment(tmp_path)
+
+
+@pytest.fixture
+def installed(environment, monkeypatch):
+    """Makes what was installed into the environment the plugins of this process."""
+
+    def use() -> PluginSet:
+        monkeypatch.setattr(plugins, "metadata", SimpleNamespace(entry_points=lambda group: environment.entry_points()))
+        plugins.load_plugins.cache_clear()
+        return plugins.load_plugins()
+
+    yield use
+    plugins.load_plugins.cache_clear()

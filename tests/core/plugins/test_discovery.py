@@ -6,7 +6,7 @@ import pytest
 
 from flowshunt import plugins
 from flowshunt.errors import FlowshuntWarning, InputError
-from flowshunt.plugins import PluginSet, discover
+from flowshunt.plugins import discover
 
 ACTION = """
 from flowshunt import hookimpl
@@ -302,19 +302,6 @@ def test_an_optional_hook_needs_no_specification(environment):
     code = "from flowshunt import hookimpl\n@hookimpl(optionalhook=True)\ndef flowshunt_ids_keywords(): pass\n"
     environment.install("flowshunt-a", code)
     assert not environment.discover().left_out
-
-
-@pytest.fixture
-def installed(environment, monkeypatch):
-    """Makes what was installed into the environment the plugins of this process."""
-
-    def use() -> PluginSet:
-        monkeypatch.setattr(plugins.metadata, "entry_points", lambda group: environment.entry_points())
-        plugins.load_plugins.cache_clear()
-        return plugins.load_plugins()
-
-    yield use
-    plugins.load_plugins.cache_clear()
 
 
 def test_each_thing_left_out_is_told_in_one_warning(environment, installed):

@@ -88,7 +88,7 @@ def _check_name(kind: Kind, name: str) -> None:
     for plugin in load_plugins().plugins:
         if name in plugin.gives.get(kind.key, ()):
             raise InputError(
-                f"{plugin.distribution} has a {kind.noun} {name} already",
+                f"{plugin.distribution} has the {kind.noun} {name} already",
                 way_out="two can't share a name: choose another",
             )
 
