@@ -40,7 +40,7 @@ def assemble(text: str, *, form: Form | None = None, file: str = "", name: str =
     """Assemble a program.
 
     `form` is found from the text where it is None. `file` stands in messages. `name` is the program's where no `.name`
-    says otherwise. Raises AssemblyError (an InputError) with line and column.
+    gives one. The label `exit` is the first exit. Raises AssemblyError (an InputError) with line and column.
     """
     parse = _PARSERS[form or detect_form(text)]
     header = Header()
@@ -68,8 +68,10 @@ def _program(header: Header, labels: dict[str, int], statements: list[Statement]
     for function in header.functions:
         labels.setdefault(function.name, function.start)
     slots = [0]
-    for statement in statements:
+    for index, statement in enumerate(statements):
         slots.append(slots[-1] + statement.instruction.slots)
+        if statement.instruction.opcode == insn.EXIT_K:
+            labels.setdefault("exit", index)
     functions = {f.start: f for f in header.functions}
     maps = {name: index for index, name in enumerate(header.maps)}
     instructions = []

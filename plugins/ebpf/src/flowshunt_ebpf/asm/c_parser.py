@@ -135,6 +135,7 @@ def _named_value(tokens: Tokens, dst: Token) -> _Parsed:
         tokens.expect("(")
         size, base, offset = _typed_address(tokens)
         tokens.expect(")")
+        _fits(tokens, dst, size)
         return insn.load_acquire(size, dst.value, base, offset), None
     if name == "addr_space_cast":
         return _cast(tokens, dst), None
@@ -229,6 +230,11 @@ def _exchange_address(tokens: Tokens, size: int | None) -> tuple[int, int, int]:
     return size, base, offset
 
 
+def _fits(tokens: Tokens, register: Token, size: int) -> None:
+    if size == insn.DW and not is_wide(register):
+        raise tokens.error(f"8 bytes do not fit {register.text}", register, f"write r{register.value}")
+
+
 def _fetch(tokens: Tokens, dst: Token, size: int, base: int, offset: int, op: int) -> Instruction:
     tokens.expect(",")
     _same(tokens, dst)
@@ -271,8 +277,7 @@ def _store(tokens: Tokens) -> Instruction:
     if tokens.next.kind != REGISTER:
         return Instruction(insn.ST | insn.MEM | size, base, 0, offset, immediate(tokens, wide=size == insn.DW))
     src = tokens.register()
-    if not is_wide(src) and size == insn.DW:
-        raise tokens.error(f"8 bytes are stored from r{src.value}, not {src.text}", src)
+    _fits(tokens, src, size)
     return Instruction(insn.STX | insn.MEM | size, base, src.value, offset)
 
 
@@ -289,6 +294,7 @@ def _release(tokens: Tokens) -> _Parsed:
     size, base, offset = _typed_address(tokens)
     tokens.expect(",")
     src = tokens.register()
+    _fits(tokens, src, size)
     tokens.expect(")")
     return insn.store_release(size, base, src.value, offset), None
 

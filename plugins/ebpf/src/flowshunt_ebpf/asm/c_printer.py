@@ -100,9 +100,9 @@ def _store_register(i: Instruction, names: Names) -> str:
     width = "r" if i.size == insn.DW else "w"
     src = f"{width}{i.src}"
     if i.imm == insn.LOAD_ACQ:
-        return f"r{i.dst} = load_acquire({_typed(i, i.src)})"
+        return f"{width}{i.dst} = load_acquire({_typed(i, i.src)})"
     if i.imm == insn.STORE_REL:
-        return f"store_release({_typed(i, i.dst)}, r{i.src})"
+        return f"store_release({_typed(i, i.dst)}, {src})"
     if i.imm == insn.XCHG:
         word = "xchg_64" if i.size == insn.DW else "xchg32_32"
         return f"{src} = {word}{_at(i.dst, i.offset)[:-1]}, {src})"
