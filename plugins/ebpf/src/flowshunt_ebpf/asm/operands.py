@@ -113,7 +113,7 @@ def map_reference(tokens: Tokens, word: Token, dst: int) -> tuple[Instruction, R
     if word.text == "map_val":
         inner = tokens.expect("map_by_fd", "map_by_idx")
         tokens.expect("(")
-        number = tokens.number("map", 0, INT32[1])
+        number = tokens.number("map", 0, UINT32)
         tokens.expect(")")
         tokens.expect(")")
         offset = tokens.number("offset", 0, UINT32) if tokens.next.text == "+" else 0
