@@ -57,6 +57,8 @@ def check_nic_model(model: Any) -> None:
     _check_number(model, "memory", int, 0, 1 << 63)
     _check_number(model, "flow_table_capacity", int, 0, 1 << 40)
     _check_number(model, "host_buffers", int, 1, MAX_HOST_BUFFERS)
+    if not isinstance(_attribute(model, "zero_copy"), bool):
+        raise ContractError("zero_copy is not True or False")
     actions = _attribute(model, "actions")
     if actions is not None:
         if not isinstance(actions, frozenset):

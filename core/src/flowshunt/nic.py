@@ -149,6 +149,13 @@ class NicModel(Protocol):
         """The most host buffers (receive queues) it can fill."""
 
     @property
+    def zero_copy(self) -> bool:
+        """Whether frames land in memory that the application reads.
+
+        Otherwise the host's kernel copies each delivered frame into a packet ring, which the host's CPU pays for.
+        """
+
+    @property
     def actions(self) -> frozenset[str] | None:
         """The offload actions it can carry out; None: any action whose fragment passes the check."""
 

@@ -14,7 +14,7 @@ from flowshunt.pipeline.compare import compare
 from flowshunt.pipeline.mode import BypassMode
 from flowshunt.pipeline.result import merge
 from flowshunt.pipeline.run import RunConfig, run
-from flowshunt.testing.traffic import ACK, FIN, Conversation, conversations
+from flowshunt.testing.traffic import ACK, FIN, RST, SYN, Conversation, conversations
 from flowshunt_nic_generic.model import XL710
 from flowshunt_nic_napatech.model import NT200A02
 from flowshunt_offload_actions.actions import ACTIONS
@@ -111,6 +111,22 @@ def test_flow_records_count_every_frame_whoever_acted(capture, mode, burst):
         assert int(own["bypassed_packets"].sum()) == 3
         assert sink.actions[own["action"]] == "drop"
     assert sum(result.flows_ended.values()) == len(sink.records) == result.flows
+
+
+@pytest.mark.parametrize("mode", [BypassMode.SOFTWARE, BypassMode.HARDWARE])
+def test_a_flow_that_is_bypassed_and_replaced_in_one_burst_counts_its_own_frames(capture, mode):
+    connection = [
+        A.frame(0, flags=SYN, seq=1),
+        A.frame(1, b"BYPASS", seq=1),
+        A.frame(0, b"skipped", seq=2),
+        A.frame(0, flags=RST, seq=9),
+    ]
+    sink = _Records()
+    result = run(_config(capture([*connection, A.frame(0, flags=SYN, seq=500), A.frame(0)]), mode, burst=50), sink)
+    assert [int(r["bypassed_packets"].sum()) for r in sink.records] == [2, 0]
+    assert [int(r["packets"].sum()) for r in sink.records] == [4, 2]
+    assert result.bypassed_host.frames == 2
+    assert _adds_up(result)
 
 
 def test_a_flow_that_ends_on_the_card_says_so(capture):

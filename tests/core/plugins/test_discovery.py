@@ -123,7 +123,7 @@ def action(**changes):
 def nic(**changes):
     return SimpleNamespace(**{{
         "name": "card", "summary": "s", "ports": 1, "line_rate": 10.0, "memory": 0, "flow_table_capacity": 0,
-        "host_buffers": 4, "actions": frozenset(), "open": print, **changes}})
+        "host_buffers": 4, "zero_copy": True, "actions": frozenset(), "open": print, **changes}})
 
 def operation(**changes):
     return SimpleNamespace(**{{
@@ -169,6 +169,7 @@ BREACHES = [
     ("nic", "nic(line_rate=0.0)", "line_rate is 0"),
     ("nic", "nic(line_rate=float('nan'))", "line_rate is nan"),
     ("nic", "nic(memory=-1)", "memory is -1"),
+    ("nic", "nic(zero_copy=None)", "zero_copy is not True or False"),
     ("nic", "nic(flow_table_capacity=1.5)", "flow_table_capacity is 1.5"),
     ("nic", "nic(host_buffers=129)", "host_buffers is 129, outside 1 to 128"),
     ("nic", "nic(actions=['drop'])", "actions is of type list, not a frozenset"),

@@ -31,11 +31,23 @@ class Spoiled:
         return lambda *arguments: self._spoil(self._nic, method, *arguments)
 
 
+MODEL_FIELDS = (
+    "name",
+    "summary",
+    "ports",
+    "line_rate",
+    "memory",
+    "flow_table_capacity",
+    "host_buffers",
+    "zero_copy",
+    "actions",
+)
+
+
 def failing_claims(method, spoil, name="nt200a02"):
     model = load_plugins().nic_models[name]
-    fields = ("name", "summary", "ports", "line_rate", "memory", "flow_table_capacity", "host_buffers", "actions")
     spoiled = SimpleNamespace(
-        **{field: getattr(model, field) for field in fields},
+        **{field: getattr(model, field) for field in MODEL_FIELDS},
         open=lambda config: Spoiled(model.open(config), method, spoil),
     )
     return {outcome.claim.name for outcome in examine(nic_contract(spoiled)) if not outcome.passed}
@@ -179,9 +191,8 @@ def test_a_nic_without_a_flow_table_that_claims_to_learn_is_caught():
 
 def test_a_model_that_opens_with_too_many_host_buffers_is_caught():
     model = load_plugins().nic_models["xl710"]
-    fields = ("name", "summary", "ports", "line_rate", "memory", "flow_table_capacity", "host_buffers", "actions")
     generous = SimpleNamespace(
-        **{field: getattr(model, field) for field in fields},
+        **{field: getattr(model, field) for field in MODEL_FIELDS},
         open=lambda config: model.open(
             NicConfig(host_buffers=None if config.host_buffers is None else min(max(config.host_buffers, 1), 64))
         ),

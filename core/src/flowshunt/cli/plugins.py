@@ -218,7 +218,7 @@ def _thing_data(item: Found) -> dict[str, Any]:
         "distribution": f"{item.plugin.distribution} {item.plugin.version}",
     }
     if item.kind.key == "nic_models":
-        for name in ("ports", "line_rate", "memory", "flow_table_capacity", "host_buffers"):
+        for name in ("ports", "line_rate", "memory", "flow_table_capacity", "host_buffers", "zero_copy"):
             data[name] = getattr(thing, name)
         data["actions"] = None if thing.actions is None else sorted(thing.actions)
     elif isinstance(thing, OffloadAction):
@@ -261,6 +261,7 @@ def _details(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         flows = entry["flow_table_capacity"]
         yield "flow table", f"{flows:,} flows, {entry['memory'] / 2**20:,.0f} MiB" if flows else "none"
         yield "host buffers", f"1 to {entry['host_buffers']}"
+        yield "delivery", "zero copy" if entry["zero_copy"] else "through the kernel's packet ring, one copy"
         actions = entry["actions"]
         yield "actions", "any" if actions is None else ", ".join(actions) or "none"
     for parameter in entry.get("parameters", ()):

@@ -35,6 +35,7 @@ def run_figures(result: RunResult) -> dict[str, Any]:
         "bypassed_on_nic": _amount(result.bypassed_nic),
         "bypassed_by_action": {name: _amount(amount) for name, amount in sorted(result.by_action.items())},
         "host_ns": {
+            "receive": time.receive,
             "decode": time.decode,
             "flows": time.flows,
             "inspect": time.inspect,

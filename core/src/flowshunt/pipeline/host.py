@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from flowshunt.engine import (
     DROPPED,
     INSPECTED,
-    SKIPPED,
     BypassRequest,
     EngineSession,
     EngineSummary,
@@ -21,12 +20,14 @@ from flowshunt.engine import (
     Verdicts,
 )
 from flowshunt.errors import ContractError
-from flowshunt.flows.record import Bypass, EndReason
+from flowshunt.flows.record import Bypass, EndReason, TcpState
 from flowshunt.flows.table import Ended, FlowTable
 from flowshunt.nic import ALREADY_LEARNED, LEARNED, Nic
 from flowshunt.packets.batch import FrameBatch
+from flowshunt.packets.copying import copy_frames
 from flowshunt.packets.decode import decode
 from flowshunt.packets.headers import HEADER
+from flowshunt.pipeline.accounting import ACTIONS, set_aside, settle
 from flowshunt.pipeline.alert import AlertRecord, resolve
 from flowshunt.pipeline.mode import BypassMode
 from flowshunt.pipeline.result import Amount, HostTime
@@ -56,8 +57,21 @@ class _Clock:
         self.last = now
 
 
-def _amount(frames: FrameBatch, chosen: NDArray[np.bool_]) -> Amount:
-    return Amount(int(np.count_nonzero(chosen)), int(frames.wire[chosen].sum(dtype=np.int64)))
+class _PacketRing:
+    """The kernel's ring of a NIC that can't write into the application's memory: each frame is copied once."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(1 << 20, np.uint8)
+
+    def copy(self, frames: FrameBatch) -> FrameBatch:
+        """The same frames in the ring. Valid until the next call."""
+        end = np.cumsum(frames.captured, dtype=np.int64)
+        size = int(end[-1])
+        if size > len(self._memory):
+            self._memory = np.empty(2 * size, np.uint8)
+        place = end - frames.captured
+        copy_frames(frames.data, frames.offset, frames.captured, self._memory, place)
+        return attrs.evolve(frames, data=self._memory, offset=place)
 
 
 _NOTHING = (
@@ -81,6 +95,7 @@ class Host:
         mode: BypassMode,
         sink: Sink | None,
         *,
+        zero_copy: bool = True,
         engine_name: str = "",
         override: BypassRequest | None = None,
     ) -> None:
@@ -91,20 +106,41 @@ class Host:
         self._sink = sink
         self._engine_name = engine_name
         self._override = override
+        self._zero_copy = zero_copy
+        self._ring = _PacketRing()
         self._clock = _Clock()
         self._ended: Ended | None = None
         self._flows_view = table.records.view()
         self._flows_view.flags.writeable = False
         self._action_numbers: dict[str, int] = {}
         self.action_names: list[str] = ["none"]
-        self.inspected = Amount()
-        self.dropped = Amount()
-        self.bypassed = Amount()
-        self.by_action: dict[str, Amount] = {}
+        self._by_disposition = np.zeros((3, 2), np.int64)
+        self._by_action = np.zeros((ACTIONS, 2), np.int64)
         self.flows_bypassed: Counter[str] = Counter()
         self.flows_ended: Counter[str] = Counter()
         self.alerts: Counter[Signature] = Counter()
         self.alert_flows: Counter[tuple[int, int, str]] = Counter()
+
+    @property
+    def inspected(self) -> Amount:
+        """What the engine let pass."""
+        return Amount(*self._by_disposition[INSPECTED].tolist())
+
+    @property
+    def dropped(self) -> Amount:
+        """What a rule dropped."""
+        return Amount(*self._by_disposition[DROPPED].tolist())
+
+    @property
+    def bypassed(self) -> Amount:
+        """Frames of bypassed flows that reached the host."""
+        return Amount(*self._by_action.sum(axis=0).tolist())
+
+    @property
+    def by_action(self) -> dict[str, Amount]:
+        """The same by the name of their flow's action."""
+        counted = self._by_action.tolist()
+        return {name: Amount(*counted[number]) for number, name in enumerate(self.action_names)}
 
     @property
     def time(self) -> HostTime:
@@ -122,19 +158,22 @@ class Host:
         """
         clock = self._clock
         clock.start()
+        if not self._zero_copy:
+            frames = self._ring.copy(frames)
+            clock.lap("receive")
         if headers is None:
             headers = decode(frames)
             clock.lap("decode")
         tracking = self._table.track(frames, headers)
         slot, direction, events = tracking.slot, tracking.direction, tracking.events
-        skip = (self._table.records["bypass"][slot] != Bypass.NONE) & (slot >= 0)
-        if skip.any():
-            self._count_bypassed(frames, slot, skip)
-            rows = np.flatnonzero(~skip)
+        rows = np.empty(len(frames), np.int64)
+        kept = set_aside(slot, frames.wire, self._table.records, self._by_action, rows)
+        if kept < len(frames):
+            rows = rows[:kept]
             frames, headers, numbers = frames.select(rows), headers[rows], numbers[rows]
             slot, direction, events = slot[rows], direction[rows], events[rows]
         clock.lap("flows")
-        if len(frames):
+        if kept:
             self._inspect(frames, headers, numbers, slot, direction, events)
 
     def _inspect(
@@ -156,54 +195,26 @@ class Host:
                 f"engine {self._engine_name}: {verdicts.disposition.shape} dispositions for {len(frames)} frames"
             )
         clock.lap("inspect")
-        self._count_inspected(frames, slot, direction, verdicts)
-        self._report(verdicts, frames, headers, numbers)
-        self._finish(ended)
-        clock.lap("output")
         if len(verdicts.bypass_slot):
             self._offload(verdicts)
             clock.lap("offload")
-
-    def _count_inspected(
-        self, frames: FrameBatch, slot: NDArray[np.int32], direction: NDArray[np.uint8], verdicts: Verdicts
-    ) -> None:
-        counts = np.bincount(verdicts.disposition, minlength=3)
-        if len(counts) > 3:
-            raise ContractError(f"engine {self._engine_name}: disposition {len(counts) - 1} has no meaning")
-        sizes = np.bincount(verdicts.disposition, weights=frames.wire, minlength=3)
-        self.inspected += Amount(int(counts[INSPECTED]), int(sizes[INSPECTED]))
-        self.dropped += Amount(int(counts[DROPPED]), int(sizes[DROPPED]))
-        if counts[SKIPPED]:
-            skipped = Amount(int(counts[SKIPPED]), int(sizes[SKIPPED]))
-            self.bypassed += skipped
-            self._count_in_flight(frames, slot, direction, verdicts)
-
-    def _count_in_flight(
-        self, frames: FrameBatch, slot: NDArray[np.int32], direction: NDArray[np.uint8], verdicts: Verdicts
-    ) -> None:
-        """Frames that came after their flow's verdict in the same batch: bypassed packets of the flow, by action."""
-        rows = np.flatnonzero(verdicts.disposition == SKIPPED)
-        np.add.at(self._table.records["bypassed_packets"], (slot[rows], direction[rows]), 1)
-        np.add.at(self._table.records["bypassed_bytes"], (slot[rows], direction[rows]), frames.wire[rows])
-        order = np.argsort(verdicts.bypass_slot)
-        place = np.searchsorted(verdicts.bypass_slot, slot[rows], sorter=order)
-        place = order[np.minimum(place, len(order) - 1)]
-        if (verdicts.bypass_slot[place] != slot[rows]).any():
-            raise ContractError(f"engine {self._engine_name}: a frame is skipped, but its flow is not bypassed")
-        chosen = verdicts.bypass_request[place]
-        for index in np.unique(chosen).tolist():
-            name = self._wanted(verdicts.requests[index]).action
-            part = rows[chosen == index]
-            amount = Amount(len(part), int(frames.wire[part].sum(dtype=np.int64)))
-            self.by_action[name] = self.by_action.get(name, Amount()) + amount
-
-    def _count_bypassed(self, frames: FrameBatch, slot: NDArray[np.int32], skip: NDArray[np.bool_]) -> None:
-        self.bypassed += _amount(frames, skip)
-        numbers = self._table.records["action"][slot]
-        for number in np.unique(numbers[skip]).tolist():
-            name = self.action_names[number]
-            amount = _amount(frames, skip & (numbers == number))
-            self.by_action[name] = self.by_action.get(name, Amount()) + amount
+        wrong = settle(
+            verdicts.disposition,
+            slot,
+            direction,
+            frames.wire,
+            self._table.records,
+            self._by_disposition,
+            self._by_action,
+        )
+        if wrong >= 0:
+            raise ContractError(
+                f"engine {self._engine_name}: frame {numbers[wrong]} has disposition {verdicts.disposition[wrong]}, "
+                "which is unknown or skips a flow that is not bypassed"
+            )
+        self._report(verdicts, frames, headers, numbers)
+        self._finish(ended)
+        clock.lap("output")
 
     def _report(
         self,
@@ -231,28 +242,42 @@ class Host:
     def _number(self, action: str) -> int:
         number = self._action_numbers.get(action)
         if number is None:
-            number = self._action_numbers[action] = min(len(self.action_names), 255)
-            if len(self.action_names) < 256:
+            number = self._action_numbers[action] = min(len(self.action_names), ACTIONS - 1)
+            if len(self.action_names) < ACTIONS:
                 self.action_names.append(action)
         return number
 
     def _offload(self, verdicts: Verdicts) -> None:
+        """Have the card act on flows, and mark all of them, so that the host skips what it still gets of them.
+
+        The host keeps TCP flows that have closed already (of those little can follow), and what the card refuses.
+        """
         records = self._table.records
         for index, asked in enumerate(verdicts.requests):
             request = self._wanted(asked)
-            slots = verdicts.bypass_slot[verdicts.bypass_request == index]
-            slots = slots[(records["id"][slots] != 0) & (records["end_reason"][slots] == EndReason.NONE)]
+            slots = verdicts.bypass_slot
+            if len(verdicts.requests) > 1:
+                slots = slots[verdicts.bypass_request == index]
             if not len(slots):
                 continue
             number = self._number(request.action)
             if self._mode is BypassMode.HARDWARE:
-                status = self._nic.learn(records[slots], request.action, request.parameters)
-                learned = (status == LEARNED) | (status == ALREADY_LEARNED)
+                flows = records[slots]
+                lasting = (flows["end_reason"] == EndReason.NONE) & (flows["tcp_state"] != TcpState.CLOSED)
+                if not lasting.all():
+                    flows = flows[lasting]
+                status = self._nic.learn(flows, request.action, request.parameters)
+                learned = lasting.copy()
+                learned[lasting] = (status == LEARNED) | (status == ALREADY_LEARNED)
                 self._table.bypass(slots[learned], number, Bypass.CAPTURE)
                 self.flows_bypassed["capture"] += int(np.count_nonzero(learned))
                 slots = slots[~learned]
-            self._table.bypass(slots, number, Bypass.LOCAL)
-            self.flows_bypassed["local"] += len(slots)
+            if len(slots):
+                self._table.bypass(slots, number, Bypass.LOCAL)
+                ended = slots[records["end_reason"][slots] != EndReason.NONE]
+                records["action"][ended] = number
+                records["bypass"][ended] = Bypass.LOCAL
+                self.flows_bypassed["local"] += len(slots)
 
     def end_of_burst(self, now: int) -> None:
         """Take in the card's flow records, age the host's flows to `now` (ns), and find those that ended."""
@@ -294,15 +319,16 @@ class Host:
         known = slots >= 0
         slots, records = slots[known], records[known]
         self._table.account(slots, records["packets"], records["bytes"], records["last"])
-        for reason in np.unique(records["end_reason"]).tolist():
-            self._table.remove(slots[records["end_reason"] == reason], EndReason(reason))
+        reasons = records["end_reason"]
+        for reason in np.flatnonzero(np.bincount(reasons)).tolist():
+            self._table.remove(slots[reasons == reason], EndReason(reason))
 
     def _finish(self, ended: Ended | None) -> None:
         """Count flows that ended, and write their records."""
         if ended is None or not len(ended):
             return
-        reasons, counts = np.unique(ended.records["end_reason"], return_counts=True)
-        for reason, count in zip(reasons.tolist(), counts.tolist(), strict=True):
-            self.flows_ended[EndReason(reason).name.lower()] += count
+        counts = np.bincount(ended.records["end_reason"])
+        for reason in np.flatnonzero(counts).tolist():
+            self.flows_ended[EndReason(reason).name.lower()] += int(counts[reason])
         if self._sink is not None:
             self._sink.flows(ended.records, self.action_names)

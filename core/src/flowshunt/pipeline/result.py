@@ -26,6 +26,7 @@ class HostTime:
     """CPU time of the host in ns, by stage. What the NIC does is not in it.
 
     Attributes:
+        receive: copying frames into the packet ring; 0 where the card writes into the application's memory.
         decode: reading headers; 0 where the card hands its layer offsets over.
         flows: finding each frame's flow, counting, ageing.
         inspect: the engine.
@@ -33,6 +34,7 @@ class HostTime:
         output: writing alerts and flow records.
     """
 
+    receive: int = 0
     decode: int = 0
     flows: int = 0
     inspect: int = 0
@@ -42,7 +44,7 @@ class HostTime:
     @property
     def total(self) -> int:
         """All stages."""
-        return self.decode + self.flows + self.inspect + self.offload + self.output
+        return self.receive + self.decode + self.flows + self.inspect + self.offload + self.output
 
     def __add__(self, other: "HostTime") -> "HostTime":
         return HostTime(*(a + b for a, b in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))

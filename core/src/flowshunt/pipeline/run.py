@@ -114,7 +114,16 @@ def run(
         )
     )
     table = FlowTable(config.flow_capacity, config.timeouts, seed=config.seed)
-    host = Host(nic, session, table, config.mode, sink, engine_name=config.engine.name, override=config.override)
+    host = Host(
+        nic,
+        session,
+        table,
+        config.mode,
+        sink,
+        zero_copy=config.model.zero_copy,
+        engine_name=config.engine.name,
+        override=config.override,
+    )
     card = Card(nic)
     interrupted = False
     with _stop_request() as stop, open_captures(config.captures, batch_frames=config.burst) as source:
@@ -181,7 +190,7 @@ def _result(
 ) -> RunResult:
     statistics = card.nic.statistics()
     summary = host.session_summary()
-    by_action = dict(host.by_action)
+    by_action = host.by_action
     for name, (frames, size) in statistics.by_action.items():
         by_action[name] = by_action.get(name, Amount()) + Amount(frames, size)
     nic_flows = {"asked": statistics.flows_asked, "learned": statistics.flows_learned}

@@ -13,6 +13,7 @@ class StandardNicModel:
     Attributes:
         queues: the most receive queues that its hash can spread over.
         indirection: entries of its indirection table (hash to queue).
+        zero_copy: no: its frames come through the kernel's packet ring (AF_PACKET).
     """
 
     name: str
@@ -24,6 +25,7 @@ class StandardNicModel:
     default_queues: int = 8
     memory: int = 0
     flow_table_capacity: int = 0
+    zero_copy: bool = False
     actions: frozenset[str] = frozenset()
 
     @property

@@ -28,6 +28,7 @@ class SmartNicModel:
     flow_table_capacity: int
     default_host_buffers: int = 8
     host_buffers: int = MAX_HOST_BUFFERS
+    zero_copy: bool = True
     actions: frozenset[str] | None = None
 
     @property
