@@ -82,7 +82,7 @@ def kernel(signature: Any, *, inline: bool = False, entry: bool = True) -> Calla
 
 
 def piece(function: Callable[..., Any]) -> Any:
-    """A small function for kernels and C functions to call: compiled with each of them, for the types they call it with.
+    """A small function for kernels and C functions to call: compiled with each of them, for the types that they use.
 
     By itself it costs nothing; it is compiled again only where a function that calls it is.
     """
