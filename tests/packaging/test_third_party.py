@@ -87,13 +87,14 @@ def figures(environment, capture, *arguments):
 
 
 def test_their_nic_and_engine_run_a_capture(environment, capture):
-    settings = ("--engine", "my-engine", "--set", "max-frame=1000", "--set", "bypass-after=3000")
+    settings = ("--engine", "my-engine", "--set", "max-frame=1000", "--set", "bypass-after=3000", "--burst", "64")
     data = figures(environment, capture, "--nic", "my-nic", "--bypass", "software", *settings)
     assert data["nic"] == "my-nic"
     assert data["engine"] == "my-engine"
     assert data["total"]["frames"] == capture[1]
     assert data["delivered"]["frames"] == capture[1]
     assert data["bypassed_in_host"]["frames"] > 0
+    assert data["bypassed_in_host"]["frames"] + data["inspected"]["frames"] == capture[1]
     assert sum(alert["count"] for alert in data["alerts"]) > 0
 
 
