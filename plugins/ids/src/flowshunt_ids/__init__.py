@@ -1,0 +1,1 @@
+"""The detection engine: Suricata rules over packets and reassembled TCP streams."""

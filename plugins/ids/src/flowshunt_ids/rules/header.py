@@ -51,7 +51,9 @@ def parse_header(raw: RawRule, variables: Variables) -> Header:
     """Read a rule's first seven words. Raises `RuleError`."""
     action = ACTIONS.get(raw.action)
     if action is None:
-        raise RuleError(f"{raw.action!r} is not an action (alert, pass, drop, reject, rejectsrc, rejectdst, rejectboth)")
+        raise RuleError(
+            f"{raw.action!r} is not an action (alert, pass, drop, reject, rejectsrc, rejectdst, rejectboth)"
+        )
     protocol = raw.protocol.lower()
     if protocol in APPLICATION_PROTOCOLS:
         raise RuleError(f"protocol {protocol}: not supported yet")

@@ -193,5 +193,3 @@ def _unset_flowbits(rules: Sequence[Rule]) -> list[str]:
         for name, sid in checked.items()
         if name not in changed
     ]
-
-

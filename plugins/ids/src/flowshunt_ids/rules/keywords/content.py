@@ -74,9 +74,7 @@ def _replace(rule: RuleBuilder, old: Content, new: Content) -> None:
             return
 
 
-def variable_or_number(
-    rule: RuleBuilder, value: str, keyword: str, minimum: int, maximum: int
-) -> int | str:
+def variable_or_number(rule: RuleBuilder, value: str, keyword: str, minimum: int, maximum: int) -> int | str:
     """A number within limits, or the name of a variable that a `byte_extract` before it sets. Raises `RuleError`."""
     if _NAME.fullmatch(value):
         if not any(isinstance(match, ByteExtract) and match.name == value for match in rule.payload):

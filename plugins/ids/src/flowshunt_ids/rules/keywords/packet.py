@@ -210,7 +210,4 @@ _BASE: dict[str, Keyword] = {
     "sameip": Keyword(_sameip, value=False),
 }
 
-PACKET_KEYWORDS = _alias(
-    _BASE, {"tcp.flags": "flags", "tcp.seq": "seq", "tcp.ack": "ack", "tcp.window": "window"}
-)
-
+PACKET_KEYWORDS = _alias(_BASE, {"tcp.flags": "flags", "tcp.seq": "seq", "tcp.ack": "ack", "tcp.window": "window"})

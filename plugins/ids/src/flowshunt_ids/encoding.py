@@ -1,0 +1,225 @@
+"""Rules into the arrays that kernels evaluate, and the pattern that stands for each rule in the prefilter."""
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from flowshunt_ids import layout
+from flowshunt_ids.layout import OP, RULE, TEST
+from flowshunt_ids.rules.rule import (
+    ByteExtract,
+    ByteJump,
+    ByteTest,
+    Content,
+    Field,
+    IsDataAt,
+    Match,
+    Number,
+    Pcre,
+    Rule,
+    is_relative,
+    variables_of,
+)
+
+MIN_PATTERN = 3
+"""Shorter patterns, and those of a single repeated byte, occur too often to be worth scanning for."""
+
+_COMMON = frozenset(b" \x00\xff\r\n\t/.:=-<>\"'0123456789etaoinshrdlucmETAOINSHRDLUCM")
+
+
+@attrs.frozen
+class Pattern:
+    """A literal to scan for: in lower case where `nocase`."""
+
+    literal: bytes
+    nocase: bool
+
+
+@attrs.frozen(eq=False)
+class EncodedRules:
+    """The arrays of a rule set. `patterns[i]`: what to scan for on behalf of rule i, None: nothing will do."""
+
+    rules: NDArray[np.void]
+    tests: NDArray[np.void]
+    ops: NDArray[np.void]
+    pool: NDArray[np.uint8]
+    patterns: tuple[Pattern | None, ...]
+
+
+def strength(literal: bytes, nocase: bool) -> float:
+    """How rare a literal is in mixed traffic, in bits, roughly: by its length and how common its bytes are."""
+    score = 0.0
+    for value in literal:
+        score += 4.0 if value in _COMMON else 5.0 if nocase and chr(value).isalpha() else 7.0
+    return score + len(set(literal))
+
+
+def choose_pattern(payload: Sequence[Match]) -> Pattern | None:
+    """The content to scan for: the one that `fast_pattern` names, or else the rarest; None where all are too weak."""
+    best: Pattern | None = None
+    best_score = 0.0
+    for match in payload:
+        if not isinstance(match, Content) or match.negated:
+            continue
+        literal = match.pattern
+        marked = match.fast_pattern
+        if marked is not None:
+            literal = literal[marked.start : None if marked.length is None else marked.start + marked.length]
+        if len(literal) < MIN_PATTERN or len(set(literal)) == 1:
+            continue
+        pattern = Pattern(literal, match.nocase)
+        if marked is not None:
+            return pattern
+        score = strength(literal, match.nocase)
+        if score > best_score:
+            best, best_score = pattern, score
+    return best
+
+
+class _Encoder:
+    def __init__(self) -> None:
+        self.tests: list[tuple[int, ...]] = []
+        self.ops: list[tuple[int, ...]] = []
+        self.pool = bytearray()
+        self._places: dict[bytes, int] = {}
+
+    def place(self, literal: bytes) -> int:
+        at = self._places.get(literal)
+        if at is None:
+            at = self._places[literal] = len(self.pool)
+            self.pool += literal
+        return at
+
+    def payload(self, payload: Sequence[Match]) -> bool:
+        """Add the ops of a payload; False: some of it is left to Python."""
+        whole = True
+        broken = False
+        first = len(self.ops)
+        for at, match in enumerate(payload):
+            relative = is_relative(match)
+            if not relative:
+                broken = False
+            if isinstance(match, Pcre | ByteExtract) or variables_of(match):
+                whole, broken = False, True
+                continue
+            if broken or len(self.ops) - first >= layout.MAX_OPS:
+                whole = False
+                continue
+            follows = _next_is_relative(payload, at)
+            if isinstance(match, Content):
+                self.ops.append(self._content(match, follows))
+            elif isinstance(match, IsDataAt):
+                assert isinstance(match.amount, int)
+                flags = layout.OPF_RELATIVE * match.relative | layout.OPF_NEGATED * match.negated
+                self.ops.append((layout.OP_ISDATAAT, flags, 0, 0, match.amount, 0, 0, 0))
+            elif isinstance(match, ByteTest):
+                assert isinstance(match.value, int)
+                number = match.number
+                self.ops.append(
+                    (
+                        layout.OP_BYTE_TEST,
+                        _number_flags(number) | layout.OPF_NEGATED * match.negated,
+                        number.base,
+                        number.count,
+                        _fixed(number.offset),
+                        match.value,
+                        number.mask,
+                        layout.OPERATORS[match.operator],
+                    )
+                )
+            else:
+                self.ops.append(_jump(match))
+        return whole
+
+    def _content(self, match: Content, follows: bool) -> tuple[int, ...]:
+        flags = (
+            layout.OPF_NOCASE * match.nocase
+            | layout.OPF_NEGATED * match.negated
+            | layout.OPF_ENDSWITH * match.endswith
+            | layout.OPF_NEXT_RELATIVE * follows
+        )
+        if match.relative:
+            distance = _fixed(match.distance or 0)
+            limit = 0
+            flags |= layout.OPF_RELATIVE
+            if match.within is not None:
+                flags |= layout.OPF_LIMITED
+                limit = _fixed(match.within) + distance
+            return (layout.OP_CONTENT, flags, self.place(match.pattern), len(match.pattern), 0, limit, distance, 0)
+        offset = _fixed(match.offset or 0)
+        limit = 0
+        if match.depth is not None:
+            flags |= layout.OPF_LIMITED
+            limit = offset + _fixed(match.depth)
+        return (layout.OP_CONTENT, flags, self.place(match.pattern), len(match.pattern), offset, limit, 0, 0)
+
+
+def _next_is_relative(payload: Sequence[Match], at: int) -> bool:
+    """Whether a later match counts from where this one ends: the next that moves or uses the place decides."""
+    for match in payload[at + 1 :]:
+        if is_relative(match):
+            return True
+        if isinstance(match, Content | Pcre | ByteJump):
+            return False
+    return False
+
+
+def _fixed(value: int | str) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _number_flags(number: Number) -> int:
+    return layout.OPF_RELATIVE * number.relative | layout.OPF_LITTLE * number.little
+
+
+def _jump(match: Match) -> tuple[int, ...]:
+    assert isinstance(match, ByteJump)
+    number = match.number
+    flags = _number_flags(number) | layout.OPF_ALIGN * match.align
+    if match.origin == "beginning":
+        flags |= layout.OPF_FROM_BEGINNING
+    elif match.origin == "end":
+        flags |= layout.OPF_FROM_END
+    return (
+        layout.OP_BYTE_JUMP,
+        flags,
+        number.base,
+        number.count,
+        _fixed(number.offset),
+        _fixed(match.post_offset),
+        number.mask,
+        match.multiplier,
+    )
+
+
+def encode(rules: Sequence[Rule]) -> EncodedRules:
+    """Encode rules; rule i of the result is rule i given."""
+    encoder = _Encoder()
+    rows: list[tuple[int, ...]] = []
+    for rule in rules:
+        first_test, first_op = len(encoder.tests), len(encoder.ops)
+        for test in rule.tests:
+            encoder.tests.append((int(test.field), int(test.negated), test.mask, test.low, test.high))
+        if not rule.payload and any(bits.command == "isset" for bits in rule.flowbits):
+            encoder.tests.append((int(Field.HAS_FLOWBITS), 0, -1, 1, 1))
+        flags = 0
+        if rule.payload:
+            flags |= layout.RULE_PAYLOAD
+            if not encoder.payload(rule.payload):
+                flags |= layout.RULE_PYTHON
+        if any(bits.command in ("set", "toggle") for bits in rule.flowbits):
+            flags |= layout.RULE_SETS_BITS
+        if rule.flow.stream is True:
+            flags |= layout.RULE_CHUNK_ONLY
+        tests, ops = len(encoder.tests) - first_test, len(encoder.ops) - first_op
+        rows.append((first_test, tests, first_op, ops, flags))
+    return EncodedRules(
+        np.array(rows, RULE) if rows else np.empty(0, RULE),
+        np.array(encoder.tests or [(0,) * 5], TEST),
+        np.array(encoder.ops or [(0,) * 8], OP),
+        np.frombuffer(bytes(encoder.pool) or b"\0", np.uint8).copy(),
+        tuple(choose_pattern(rule.payload) for rule in rules),
+    )

@@ -1,0 +1,20 @@
+"""The engine `ids`."""
+
+import attrs
+
+from flowshunt.engine import EngineConfig, EngineSession
+
+
+@attrs.frozen
+class IdsEngine:
+    """Suricata's rules over packets and reassembled streams. Fulfils `flowshunt.engine.DetectionEngine`."""
+
+    name: str = "ids"
+    summary: str = "Suricata rules over packets and reassembled TCP streams, with bypass"
+
+    def open(self, config: EngineConfig) -> EngineSession:
+        """Load the rules and start a session. Raises `flowshunt.errors.InputError`."""
+        from flowshunt_ids.ruleset import load_rule_set
+        from flowshunt_ids.session import Session
+
+        return Session(load_rule_set(config), config.flow_capacity)

@@ -1,0 +1,219 @@
+"""The rows that kernels and Python share: compiled rules, groups, segments, candidates, stream state."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from flowshunt.compiled import column, matrix
+
+RULE = np.dtype(
+    [
+        ("first_test", "<u4"),
+        ("tests", "<u4"),
+        ("first_op", "<u4"),
+        ("ops", "<u4"),
+        ("flags", "<u4"),  # the RULE_ bits
+    ]
+)
+RULE_PAYLOAD = 1 << 0
+"""Has something to match in a buffer."""
+RULE_PYTHON = 1 << 1
+"""The ops are a part of the payload only: the rest is matched in Python."""
+RULE_SETS_BITS = 1 << 2
+"""May set flowbits when it matches."""
+RULE_CHUNK_ONLY = 1 << 3
+"""Matches reassembled stream data only, no packet in its place (`flow:only_stream`)."""
+
+TEST = np.dtype([("field", "<u4"), ("negated", "<u4"), ("mask", "<i8"), ("low", "<i8"), ("high", "<i8")])
+"""`flowshunt_ids.rules.rule.PacketTest`."""
+
+OP = np.dtype(
+    [
+        ("kind", "<u4"),  # the OP_ kinds
+        ("flags", "<u4"),  # the OPF_ bits
+        ("at", "<u4"),  # content: where its bytes lie in the pool; numbers: base of the digits, 0 for binary
+        ("size", "<u4"),  # content: its length; numbers: bytes or digits
+        ("offset", "<i8"),  # content, numbers: offset; isdataat: the amount
+        ("limit", "<i8"),  # content: end of depth, or within; byte_test: the value; byte_jump: post_offset
+        ("shift", "<i8"),  # content: distance; numbers: bit mask
+        ("extra", "<i8"),  # byte_test: the operator's code; byte_jump: the multiplier
+    ]
+)
+OP_CONTENT = 0
+OP_ISDATAAT = 1
+OP_BYTE_TEST = 2
+OP_BYTE_JUMP = 3
+
+OPF_NOCASE = 1 << 0
+OPF_NEGATED = 1 << 1
+OPF_RELATIVE = 1 << 2
+OPF_NEXT_RELATIVE = 1 << 3
+"""What follows depends on where this one matched, so other matches of it are worth trying."""
+OPF_ENDSWITH = 1 << 4
+OPF_LIMITED = 1 << 5
+"""`limit` is set: depth, or within where OPF_RELATIVE."""
+OPF_LITTLE = 1 << 6
+OPF_ALIGN = 1 << 7
+OPF_FROM_BEGINNING = 1 << 8
+OPF_FROM_END = 1 << 9
+
+OPERATORS = {"<": 0, ">": 1, "=": 2, "<=": 3, ">=": 4, "&": 5, "^": 6}
+"""Codes of byte_test's operators."""
+
+MAX_OPS = 64
+"""The most ops of one rule; a rule with more is matched in Python from there on."""
+
+GROUP = np.dtype(
+    [
+        ("stream_scan", "<u2"),  # the scan class of its stream segments; 0: nothing to scan for
+        ("packet_scan", "<u2"),
+        ("flags", "<u4"),  # the GROUP_ bits
+        ("first_start", "<u4"),  # rules that are looked at on the first packet of a direction
+        ("first_count", "<u4"),
+        ("packet_start", "<u4"),  # rules without payload that are looked at on every packet
+        ("packet_count", "<u4"),
+        ("stream_start", "<u4"),  # payload rules without a pattern to scan for, in streams
+        ("stream_count", "<u4"),
+        ("payload_start", "<u4"),  # the same in packets
+        ("payload_count", "<u4"),
+        ("request", "<u4"),  # 1 + the bypass request that the first packet makes; 0: none
+    ]
+)
+GROUP_STREAM = 1 << 0
+"""Stream data is wanted."""
+GROUP_PAYLOAD = 1 << 1
+"""Packet payload is wanted."""
+GROUP_PASS = 1 << 2
+"""A rule passes the whole flow on the direction's first packet."""
+GROUP_DROP = 1 << 3
+"""A rule drops the whole flow on the direction's first packet."""
+GROUP_RULES = 1 << 4
+"""Has any rule."""
+
+SEGMENT = np.dtype(
+    [
+        ("row", "<i4"),  # the row of the batch; -1: the end of a flow
+        ("slot", "<i4"),
+        ("group", "<i4"),
+        ("start", "<u4"),  # where it lies in the scan buffer, once gathered
+        ("length", "<u4"),
+        ("first_piece", "<u4"),
+        ("pieces", "<u4"),
+        ("scan", "<u2"),  # scan class
+        ("flags", "<u2"),  # the SEGMENT_ bits
+    ]
+)
+SEGMENT_STREAM = 1 << 0
+"""Stream data, or a packet's payload that is inspected in its place."""
+SEGMENT_ESTABLISHED = 1 << 1
+SEGMENT_TO_CLIENT = 1 << 2
+SEGMENT_CHUNK = 1 << 3
+"""Reassembled stream data: a match on it acts on the flow."""
+
+PIECE = np.dtype([("source", "<i8"), ("length", "<u4"), ("arena", "<u4")])
+"""Bytes of a segment: where they lie in the batch's buffer (arena 0) or in the arena (arena 1)."""
+
+CANDIDATE = np.dtype([("segment", "<i4"), ("row", "<i4"), ("slot", "<i4"), ("rule", "<i4"), ("flags", "<u4")])
+"""A rule whose compiled part matched. `flags`: the segment's, or 0 for a rule without payload."""
+
+NODE = np.dtype(
+    [
+        ("source", "<i8"),  # where its bytes lie, in the batch's buffer or (block >= 0) in the arena
+        ("block", "<i8"),  # its block of the arena; -1: still in the batch's buffer
+        ("seq", "<u4"),  # sequence number of its first byte
+        ("length", "<u4"),
+        ("capacity", "<u4"),  # of the block
+        ("next", "<i4"),
+    ]
+)
+
+SIDE = np.dtype(
+    [
+        ("group", "<i4"),
+        ("head", "<i4"),  # pending nodes in order, without holes
+        ("tail", "<i4"),
+        ("ahead", "<i4"),  # nodes after a hole, sorted
+        ("ahead_tail", "<i4"),
+        ("ahead_count", "<u4"),
+        ("start", "<u4"),  # sequence number of the first byte of the stream
+        ("seen", "<u4"),  # inspected up to here
+        ("next", "<u4"),  # received without a hole up to here
+        ("acked", "<u4"),  # acknowledged by the other side up to here
+        ("edge", "<u4"),  # the other side's window reaches to here
+        ("flags", "<u2"),  # the SIDE_ bits
+        ("scale", "<u2"),  # window scale that this side announced; NO_SCALE: none
+        ("pad", "<u4", (4,)),
+    ]
+)
+assert SIDE.itemsize == 64
+NO_SCALE = 0xFFFF
+
+SIDE_STARTED = 1 << 0
+"""Its initial sequence number is known."""
+SIDE_FLUSH = 1 << 1
+"""What is acknowledged is inspected with each of its packets, however little (FIN was seen)."""
+SIDE_ALL = 1 << 2
+"""Everything is inspected with its next packet, acknowledged or not (reset, closed, depth reached)."""
+SIDE_DEPTH = 1 << 3
+"""The reassembly depth is reached: nothing more is kept."""
+SIDE_FIRST = 1 << 4
+"""A packet of this direction was seen."""
+SIDE_TOUCHED = 1 << 5
+"""It stands in this batch's list of sides with pending data."""
+SIDE_STREAM = 1 << 6
+"""Its group wants stream data."""
+
+SESSION = np.dtype(
+    [
+        ("tcp", "u1"),  # flowshunt.flows.record.TcpState
+        ("client", "u1"),  # the direction that the SYN came from
+        ("flags", "<u2"),  # the SESSION_ bits
+        ("stopped", "<i4"),  # the row of this batch from which on it is bypassed; NOT_STOPPED
+    ]
+)
+NOT_STOPPED = 0x7FFFFFFF
+SESSION_BYPASSED = 1 << 0
+SESSION_QUIET = 1 << 1
+"""Passed or dropped as a whole: not inspected any more."""
+SESSION_BITS = 1 << 2
+"""Some of its flowbits may be set."""
+SESSION_IDLE = 1 << 3
+"""No rule applies in either direction."""
+SESSION_STREAM = 1 << 4
+"""Stream data is wanted in one direction at least."""
+
+ROW_ESTABLISHED = 1 << 0
+ROW_FIRST = 1 << 1
+"""The first packet of its direction, or of no flow."""
+ROW_ADDED = 1 << 2
+"""Its payload went into a stream."""
+ROW_PASSED = 1 << 3
+"""Not inspected: the flow is passed, dropped or bypassed, or has no rules."""
+
+
+class RuleArrays(NamedTuple):
+    """The compiled rules and groups, as kernels take them. `members[g]` is group g's set of rules, a bit each."""
+
+    rules: NDArray[np.void]
+    tests: NDArray[np.void]
+    ops: NDArray[np.void]
+    pool: NDArray[np.uint8]
+    groups: NDArray[np.void]
+    lists: NDArray[np.int32]
+    members: NDArray[np.uint64]
+
+
+RULE_ARRAYS = types.NamedTuple(
+    [
+        column(RULE),
+        column(TEST),
+        column(OP),
+        column(np.uint8),
+        column(GROUP),
+        column(np.int32),
+        matrix(np.uint64),
+    ],
+    RuleArrays,
+)

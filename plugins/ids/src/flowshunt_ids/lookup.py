@@ -1,0 +1,222 @@
+"""Finding the rule group of a packet in compiled code: header classes, then the table of known combinations."""
+
+from typing import Any
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from flowshunt.compiled import BYTES, column, kernel, matrix
+from flowshunt.engine import NEW
+from flowshunt.packets.headers import HEADER
+from flowshunt_ids.header_classes import CLASS_TABLES, FLOWLESS, ClassTables
+from flowshunt_ids.layout import SIDE
+
+_I64 = types.int64
+_TABLE = matrix(np.uint64)
+_TCP, _UDP, _SCTP = 6, 17, 132
+
+FLOW_ADDRESS = 8
+FLOW_PORTS = 40
+FLOW_PROTOCOL = 48
+FLOW_VERSION = 49
+"""Where FLOW keeps what a lookup needs, in bytes; checked when a session opens."""
+
+
+@kernel(_I64(_TABLE, column(np.int32), types.uint64, types.uint64))
+def key_place(keys: NDArray[np.uint64], values: NDArray[np.int32], first: int, second: int) -> int:
+    """Where a combination stands in the table, or the free place (value -1) where it belongs."""
+    mask = np.uint64(len(values) - 1)
+    mixed = np.uint64(first) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(second) * np.uint64(0xC2B2AE3D27D4EB4F)
+    mixed ^= mixed >> np.uint64(29)
+    place = np.int64((mixed * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(20)) & mask)
+    while values[place] >= 0 and (keys[place, 0] != first or keys[place, 1] != second):
+        place = (place + 1) & np.int64(mask)
+    return place
+
+
+@kernel(_I64(CLASS_TABLES, matrix(np.uint8, readonly=True), _I64, _I64, _I64), entry=False)
+def _address_class(tables: ClassTables, data: NDArray[np.uint8], row: int, at: int, version: int) -> int:
+    """The class of the address at data[row, at:]."""
+    if version == 4:
+        value = np.uint32(0)
+        for step in range(4):
+            value = (value << np.uint32(8)) | np.uint32(data[row, at + step])
+        low, high = np.int64(0), np.int64(len(tables.ipv4_start))
+        while high - low > 1:
+            middle = (low + high) >> 1
+            if tables.ipv4_start[middle] <= value:
+                low = middle
+            else:
+                high = middle
+        return np.int64(tables.ipv4_class[low])
+    upper, lower = np.uint64(0), np.uint64(0)
+    for step in range(8):
+        upper = (upper << np.uint64(8)) | np.uint64(data[row, at + step])
+        lower = (lower << np.uint64(8)) | np.uint64(data[row, at + 8 + step])
+    low, high = np.int64(0), np.int64(len(tables.ipv6_high))
+    while high - low > 1:
+        middle = (low + high) >> 1
+        bound = tables.ipv6_high[middle]
+        if bound < upper or (bound == upper and tables.ipv6_low[middle] <= lower):
+            low = middle
+        else:
+            high = middle
+    return np.int64(tables.ipv6_class[low])
+
+
+@kernel(
+    types.UniTuple(types.uint64, 2)(
+        CLASS_TABLES, matrix(np.uint8, readonly=True), _I64, _I64, _I64, _I64, _I64, _I64, _I64, _I64, _I64
+    ),
+    entry=False,
+)
+def _combination(
+    tables: ClassTables,
+    data: NDArray[np.uint8],
+    row: int,
+    source: int,
+    destination: int,
+    version: int,
+    source_port: int,
+    destination_port: int,
+    protocol: int,
+    direction: int,
+    swapped: int,
+) -> tuple[Any, Any]:
+    """The packed classes of a packet (`RuleGroups.add` unpacks them). swapped 1: seen from the other end."""
+    a = _address_class(tables, data, row, source, version)
+    b = _address_class(tables, data, row, destination, version)
+    p, q = np.int64(tables.port_class[source_port]), np.int64(tables.port_class[destination_port])
+    if swapped:
+        a, b = b, a
+        p, q = q, p
+    first = (np.uint64(a) << np.uint64(32)) | np.uint64(b)
+    second = (
+        (np.uint64(p) << np.uint64(44))
+        | (np.uint64(q) << np.uint64(24))
+        | (np.uint64(tables.protocol_class[protocol]) << np.uint64(4))
+        | np.uint64(direction)
+    )
+    return first, second
+
+
+@kernel(
+    _I64(
+        CLASS_TABLES,
+        _TABLE,
+        column(np.int32),
+        column(np.int32, readonly=True),
+        column(np.uint8, readonly=True),
+        matrix(np.uint8, readonly=True),
+        column(SIDE),
+        _TABLE,
+    )
+)
+def find_flow_groups(
+    tables: ClassTables,
+    keys: NDArray[np.uint64],
+    values: NDArray[np.int32],
+    slot: NDArray[np.int32],
+    events: NDArray[np.uint8],
+    flows: NDArray[np.uint8],
+    sides: NDArray[Any],
+    missing: NDArray[np.uint64],
+) -> int:
+    """Set the groups of both sides of the flows that begin in a batch; combinations without a group go to `missing`.
+
+    flows: the batch's FLOW rows as bytes. Returns how many combinations are missing (room for two a row is needed).
+    """
+    count = 0
+    for row in range(len(slot)):
+        at = np.int64(slot[row])
+        if at < 0 or not events[row] & NEW or at >= len(flows):
+            continue
+        protocol = np.int64(flows[at, FLOW_PROTOCOL])
+        version = np.int64(flows[at, FLOW_VERSION])
+        source_port = np.int64(flows[at, FLOW_PORTS]) | np.int64(flows[at, FLOW_PORTS + 1]) << 8
+        destination_port = np.int64(flows[at, FLOW_PORTS + 2]) | np.int64(flows[at, FLOW_PORTS + 3]) << 8
+        for direction in range(2):
+            first, second = _combination(
+                tables,
+                flows,
+                at,
+                FLOW_ADDRESS,
+                FLOW_ADDRESS + 16,
+                version,
+                source_port,
+                destination_port,
+                protocol,
+                direction,
+                direction,
+            )
+            group = values[key_place(keys, values, first, second)]
+            if group < 0:
+                missing[count, 0] = first
+                missing[count, 1] = second
+                count += 1
+            sides[2 * at + direction].group = group
+    return count
+
+
+@kernel(
+    _I64(
+        CLASS_TABLES,
+        _TABLE,
+        column(np.int32),
+        column(np.int32, readonly=True),
+        BYTES,
+        column(np.int64, readonly=True),
+        column(np.uint32, readonly=True),
+        column(HEADER, readonly=True),
+        column(np.int32),
+        matrix(np.uint8),
+        _TABLE,
+    )
+)
+def find_packet_groups(
+    tables: ClassTables,
+    keys: NDArray[np.uint64],
+    values: NDArray[np.int32],
+    slot: NDArray[np.int32],
+    data: NDArray[np.uint8],
+    offset: NDArray[np.int64],
+    captured: NDArray[np.uint32],
+    headers: NDArray[Any],
+    groups: NDArray[np.int32],
+    scratch: NDArray[np.uint8],
+    missing: NDArray[np.uint64],
+) -> int:
+    """Set `groups[row]` for IP packets of no flow (-1 for other rows). scratch: uint8[1, 32]. See `find_flow_groups`."""
+    count = 0
+    for row in range(len(slot)):
+        groups[row] = -1
+        if slot[row] >= 0:
+            continue
+        header = headers[row]
+        version = np.int64(header.ip_version)
+        size = 4 if version == 4 else 16
+        at = np.int64(header.l3) + (12 if version == 4 else 8)
+        if version == 0 or at + 2 * size > np.int64(captured[row]):
+            continue
+        begin = offset[row] + at
+        if begin < 0 or begin + 2 * size > len(data):
+            continue
+        for step in range(size):
+            scratch[0, step] = data[begin + step]
+            scratch[0, 16 + step] = data[begin + size + step]
+        protocol = np.int64(header.protocol)
+        source_port, destination_port = np.int64(0), np.int64(0)
+        if header.l4 != 0 and (protocol == _TCP or protocol == _UDP or protocol == _SCTP):
+            source_port = np.int64(header.source_port)
+            destination_port = np.int64(header.destination_port)
+        first, second = _combination(
+            tables, scratch, 0, 0, 16, version, source_port, destination_port, protocol, FLOWLESS, 0
+        )
+        group = values[key_place(keys, values, first, second)]
+        if group < 0:
+            missing[count, 0] = first
+            missing[count, 1] = second
+            count += 1
+        groups[row] = group
+    return count

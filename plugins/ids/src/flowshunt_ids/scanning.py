@@ -1,0 +1,329 @@
+"""Compiled stages between reassembly and verdicts: gather segments, and turn scan hits and rule lists into candidates."""
+
+from typing import Any
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from flowshunt.compiled import BYTES, column, kernel
+from flowshunt.packets.headers import HEADER
+from flowshunt_ids.layout import (
+    CANDIDATE,
+    PIECE,
+    ROW_ESTABLISHED,
+    ROW_FIRST,
+    ROW_PASSED,
+    RULE_ARRAYS,
+    RULE_CHUNK_ONLY,
+    RULE_SETS_BITS,
+    SEGMENT,
+    SEGMENT_CHUNK,
+    SEGMENT_ESTABLISHED,
+    SEGMENT_STREAM,
+    SESSION,
+    SESSION_BITS,
+    RuleArrays,
+)
+from flowshunt_ids.matching import SCRATCH, match_payload, test_packet
+
+_I64 = types.int64
+_BUFFER = column(np.uint8)
+_SEGMENTS = column(SEGMENT)
+_ORDER = column(np.int64, readonly=True)
+_HEADERS = column(HEADER, readonly=True)
+_CANDIDATES = column(CANDIDATE)
+
+HIT_SHIFT = 24
+"""A scan hit is one number: the end offset in the scan buffer, shifted by this, plus the pattern's number."""
+
+
+@kernel(types.UniTuple(_I64, 2)(_SEGMENTS, column(PIECE, readonly=True), _ORDER, _I64, _I64, BYTES, _BUFFER, _BUFFER))
+def gather(
+    segments: NDArray[Any],
+    pieces: NDArray[Any],
+    order: NDArray[np.int64],
+    begin: int,
+    end: int,
+    data: NDArray[np.uint8],
+    arena: NDArray[np.uint8],
+    buffer: NDArray[np.uint8],
+) -> tuple[int, int]:
+    """Copy segments order[begin:end] into the scan buffer, one after the other, as many as fit.
+
+    Returns where it stopped in `order`, and how many bytes of the buffer are filled.
+    """
+    filled = np.int64(0)
+    at = begin
+    while at < end:
+        number = order[at]
+        length = np.int64(segments[number].length)
+        if filled + length > len(buffer):
+            break
+        segments[number].start = np.uint32(filled)
+        first = np.int64(segments[number].first_piece)
+        for piece in range(first, first + np.int64(segments[number].pieces)):
+            source = pieces[piece].source
+            count = np.int64(pieces[piece].length)
+            if pieces[piece].arena:
+                for step in range(count):
+                    buffer[filled + step] = arena[source + step]
+            else:
+                for step in range(count):
+                    buffer[filled + step] = data[source + step]
+            filled += count
+        at += 1
+    return at, filled
+
+
+@kernel(types.void(_CANDIDATES, _I64, _I64, _I64, _I64, _I64, _I64), entry=False)
+def _candidate(out: NDArray[Any], at: int, segment: int, row: int, slot: int, rule: int, flags: int) -> None:
+    out[at].segment = np.int32(segment)
+    out[at].row = np.int32(row)
+    out[at].slot = np.int32(slot)
+    out[at].rule = np.int32(rule)
+    out[at].flags = np.uint32(flags)
+
+
+@kernel(
+    types.boolean(
+        RULE_ARRAYS,
+        _I64,
+        _SEGMENTS,
+        _I64,
+        _BUFFER,
+        BYTES,
+        column(np.int64, readonly=True),
+        column(np.uint32, readonly=True),
+        _HEADERS,
+        column(SESSION),
+        SCRATCH,
+    ),
+    entry=False,
+)
+def _matches(
+    arrays: RuleArrays,
+    rule: int,
+    segments: NDArray[Any],
+    number: int,
+    buffer: NDArray[np.uint8],
+    data: NDArray[np.uint8],
+    offset: NDArray[np.int64],
+    captured: NDArray[np.uint32],
+    headers: NDArray[Any],
+    sessions: NDArray[Any],
+    scratch: NDArray[np.int64],
+) -> bool:
+    """Whether a payload rule's compiled part matches a segment; notes flows whose flowbits it may set."""
+    segment = segments[number]
+    row = np.int64(segment.row)
+    base, end = np.int64(0), np.int64(0)
+    if row >= 0:
+        base = offset[row]
+        end = base + np.int64(captured[row])
+    if arrays.rules[rule].flags & RULE_CHUNK_ONLY and not segment.flags & SEGMENT_CHUNK:
+        return False
+    established = ROW_ESTABLISHED if segment.flags & SEGMENT_ESTABLISHED else 0
+    if not test_packet(arrays, rule, data, headers, row, base, end, established, 1):
+        return False
+    start = np.int64(segment.start)
+    if not match_payload(arrays, rule, buffer, start, start + np.int64(segment.length), scratch):
+        return False
+    if arrays.rules[rule].flags & RULE_SETS_BITS and segment.slot >= 0:
+        sessions[segment.slot].flags |= np.uint16(SESSION_BITS)
+    return True
+
+
+@kernel(
+    types.UniTuple(_I64, 2)(
+        RULE_ARRAYS,
+        column(np.uint64, readonly=True),
+        _I64,
+        column(np.int32, readonly=True),
+        column(np.int32, readonly=True),
+        column(np.int64),
+        _SEGMENTS,
+        _ORDER,
+        _I64,
+        _I64,
+        _BUFFER,
+        BYTES,
+        column(np.int64, readonly=True),
+        column(np.uint32, readonly=True),
+        _HEADERS,
+        column(SESSION),
+        SCRATCH,
+        _CANDIDATES,
+    )
+)
+def match_hits(
+    arrays: RuleArrays,
+    hits: NDArray[np.uint64],
+    first_hit: int,
+    pattern_start: NDArray[np.int32],
+    pattern_rules: NDArray[np.int32],
+    last_segment: NDArray[np.int64],
+    segments: NDArray[Any],
+    order: NDArray[np.int64],
+    begin: int,
+    end: int,
+    buffer: NDArray[np.uint8],
+    data: NDArray[np.uint8],
+    offset: NDArray[np.int64],
+    captured: NDArray[np.uint32],
+    headers: NDArray[Any],
+    sessions: NDArray[Any],
+    scratch: NDArray[np.int64],
+    out: NDArray[Any],
+) -> tuple[int, int]:
+    """Candidates of scan hits in the gathered segments order[begin:end].
+
+    pattern_start, pattern_rules: the rules of pattern p are pattern_rules[pattern_start[p]:pattern_start[p + 1]].
+    last_segment: -1 for each pattern before the first call for a buffer. Returns the hits done and the candidates made;
+    where not all hits are done, `out` has no more room.
+    """
+    count = np.int64(0)
+    for at in range(first_hit, len(hits)):
+        pattern = np.int64(hits[at] & np.uint64((1 << HIT_SHIFT) - 1))
+        last = np.int64(hits[at] >> np.uint64(HIT_SHIFT)) - 1
+        if pattern + 1 >= len(pattern_start):
+            continue
+        low, high = begin, end
+        while high - low > 1:
+            middle = (low + high) >> 1
+            if np.int64(segments[order[middle]].start) <= last:
+                low = middle
+            else:
+                high = middle
+        if last_segment[pattern] == low:
+            continue
+        first, beyond = np.int64(pattern_start[pattern]), np.int64(pattern_start[pattern + 1])
+        if count + beyond - first > len(out):
+            return at, count
+        last_segment[pattern] = low
+        number = order[low]
+        group = np.int64(segments[number].group)
+        for place in range(first, beyond):
+            rule = np.int64(pattern_rules[place])
+            if not (arrays.members[group, rule >> 6] >> np.uint64(rule & 63)) & np.uint64(1):
+                continue
+            if _matches(arrays, rule, segments, number, buffer, data, offset, captured, headers, sessions, scratch):
+                segment = segments[number]
+                _candidate(
+                    out, count, number, np.int64(segment.row), np.int64(segment.slot), rule, np.int64(segment.flags)
+                )
+                count += 1
+    return len(hits), count
+
+
+@kernel(
+    types.UniTuple(_I64, 2)(
+        RULE_ARRAYS,
+        _SEGMENTS,
+        _ORDER,
+        _I64,
+        _I64,
+        _BUFFER,
+        BYTES,
+        column(np.int64, readonly=True),
+        column(np.uint32, readonly=True),
+        _HEADERS,
+        column(SESSION),
+        SCRATCH,
+        _CANDIDATES,
+    )
+)
+def match_unscanned(
+    arrays: RuleArrays,
+    segments: NDArray[Any],
+    order: NDArray[np.int64],
+    begin: int,
+    end: int,
+    buffer: NDArray[np.uint8],
+    data: NDArray[np.uint8],
+    offset: NDArray[np.int64],
+    captured: NDArray[np.uint32],
+    headers: NDArray[Any],
+    sessions: NDArray[Any],
+    scratch: NDArray[np.int64],
+    out: NDArray[Any],
+) -> tuple[int, int]:
+    """Candidates of the rules without a pattern to scan for. Returns how far it got in `order`, and how many."""
+    count = np.int64(0)
+    for at in range(begin, end):
+        number = order[at]
+        group = np.int64(segments[number].group)
+        if segments[number].flags & SEGMENT_STREAM:
+            first, rules = np.int64(arrays.groups[group].stream_start), np.int64(arrays.groups[group].stream_count)
+        else:
+            first, rules = np.int64(arrays.groups[group].payload_start), np.int64(arrays.groups[group].payload_count)
+        if count + rules > len(out):
+            return at, count
+        for place in range(first, first + rules):
+            rule = np.int64(arrays.lists[place])
+            if _matches(arrays, rule, segments, number, buffer, data, offset, captured, headers, sessions, scratch):
+                segment = segments[number]
+                _candidate(
+                    out, count, number, np.int64(segment.row), np.int64(segment.slot), rule, np.int64(segment.flags)
+                )
+                count += 1
+    return end, count
+
+
+@kernel(
+    types.UniTuple(_I64, 2)(
+        RULE_ARRAYS,
+        _I64,
+        BYTES,
+        column(np.int64, readonly=True),
+        column(np.uint32, readonly=True),
+        _HEADERS,
+        column(np.int32, readonly=True),
+        column(np.int32, readonly=True),
+        column(np.uint8, readonly=True),
+        column(SESSION),
+        _CANDIDATES,
+    )
+)
+def match_packets(
+    arrays: RuleArrays,
+    begin: int,
+    data: NDArray[np.uint8],
+    offset: NDArray[np.int64],
+    captured: NDArray[np.uint32],
+    headers: NDArray[Any],
+    slot: NDArray[np.int32],
+    row_group: NDArray[np.int32],
+    row_flags: NDArray[np.uint8],
+    sessions: NDArray[Any],
+    out: NDArray[Any],
+) -> tuple[int, int]:
+    """Candidates of the rules without payload, from row `begin` on. Returns the next row and how many."""
+    count = np.int64(0)
+    for row in range(begin, len(slot)):
+        flags = np.int64(row_flags[row])
+        if flags & ROW_PASSED:
+            continue
+        group = np.int64(row_group[row])
+        packets = np.int64(arrays.groups[group].packet_count)
+        firsts = np.int64(arrays.groups[group].first_count) if flags & ROW_FIRST else np.int64(0)
+        if packets + firsts == 0:
+            continue
+        if count + packets + firsts > len(out):
+            return row, count
+        at = np.int64(slot[row])
+        base = offset[row]
+        end = base + np.int64(captured[row])
+        for part in range(2):
+            first = np.int64(arrays.groups[group].packet_start if part else arrays.groups[group].first_start)
+            for place in range(first, first + (packets if part else firsts)):
+                rule = np.int64(arrays.lists[place])
+                bits = np.int64(0)
+                if at >= 0 and sessions[at].flags & SESSION_BITS:
+                    bits = np.int64(1)
+                if test_packet(arrays, rule, data, headers, row, base, end, flags, bits):
+                    if arrays.rules[rule].flags & RULE_SETS_BITS and at >= 0:
+                        sessions[at].flags |= np.uint16(SESSION_BITS)
+                    _candidate(out, count, -1, row, at, rule, 0)
+                    count += 1
+    return len(slot), count

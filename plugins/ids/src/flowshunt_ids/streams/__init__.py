@@ -1,0 +1,1 @@
+"""TCP stream reassembly in compiled code."""

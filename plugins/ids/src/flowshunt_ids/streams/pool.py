@@ -1,0 +1,229 @@
+"""Memory of pending stream data: nodes (runs of bytes of one side) and the arena that keeps them between batches.
+
+Blocks of the arena have sizes of 128 bytes times a power of two; freed blocks are kept in one list for each size.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from flowshunt.compiled import BYTES, column, kernel
+from flowshunt_ids.layout import NODE, SIDE
+
+_I64 = types.int64
+
+SMALLEST = 128
+SIZES = 14
+"""Block sizes: 128 bytes to 1 MiB."""
+
+FREE_NODE = 0
+"""Head of the list of free nodes."""
+NODES_USED = 1
+ARENA_TOP = 2
+"""Where the arena was never used."""
+ARENA_USED = 3
+"""Bytes in blocks that are in use."""
+RETIRED = 4
+"""Head of the list of nodes whose bytes are read until the batch ends."""
+LOST_BYTES = 5
+"""Stream bytes given up because memory ran out."""
+GAPS = 6
+"""Holes that were passed over."""
+DEPTH_REACHED = 7
+"""Sides that reached the reassembly depth."""
+ARENA_LIMIT = 8
+"""Bytes of the arena that may be used."""
+LISTS = 16
+"""The first of SIZES heads of free blocks."""
+STATE_SIZE = LISTS + SIZES
+
+
+class Pool(NamedTuple):
+    """The nodes, the arena's bytes, and int64[STATE_SIZE] of the counters and list heads above."""
+
+    nodes: NDArray[Any]
+    arena: NDArray[np.uint8]
+    state: NDArray[np.int64]
+
+
+POOL = types.NamedTuple([column(NODE), column(np.uint8), column(np.int64)], Pool)
+
+
+def new_pool(nodes: int, arena: int) -> Pool:
+    """An empty pool: a number of nodes, and bytes of arena (taken from the system only when used)."""
+    state = np.zeros(STATE_SIZE, np.int64)
+    state[[FREE_NODE, RETIRED]] = -1
+    state[LISTS:] = -1
+    state[ARENA_LIMIT] = arena
+    return grown(Pool(np.empty(0, NODE), np.empty(arena, np.uint8), state), nodes)
+
+
+def grown(pool: Pool, nodes: int) -> Pool:
+    """The pool with room for more nodes."""
+    old = len(pool.nodes)
+    more = np.empty(nodes, NODE)
+    more[:old] = pool.nodes
+    following = np.arange(old + 1, nodes + 1, dtype=np.int32)
+    following[-1] = pool.state[FREE_NODE]
+    more["next"][old:] = following
+    more["block"][old:] = -1
+    pool.state[FREE_NODE] = old
+    return Pool(more, pool.arena, pool.state)
+
+
+@kernel(_I64(POOL), entry=False)
+def take_node(pool: Pool) -> int:
+    """A free node; -1: none is left."""
+    node = pool.state[FREE_NODE]
+    if node >= 0:
+        pool.state[FREE_NODE] = np.int64(pool.nodes[node].next)
+        pool.state[NODES_USED] += 1
+    return node
+
+
+@kernel(_I64(POOL, _I64), entry=False)
+def take_block(pool: Pool, length: int) -> int:
+    """A block of at least `length` bytes; -1: the arena is full. Its size is `block_size(length)`."""
+    size, place = np.int64(SMALLEST), np.int64(LISTS)
+    while size < length:
+        size <<= 1
+        place += 1
+    if place >= LISTS + SIZES:
+        return -1
+    block = pool.state[place]
+    if block >= 0:
+        following = np.int64(0)
+        for step in range(8):
+            following = (following << 8) | np.int64(pool.arena[block + step])
+        pool.state[place] = following - 1
+    else:
+        block = pool.state[ARENA_TOP]
+        if block + size > pool.state[ARENA_LIMIT] or block + size > len(pool.arena):
+            return -1
+        pool.state[ARENA_TOP] = block + size
+    pool.state[ARENA_USED] += size
+    return block
+
+
+@kernel(types.void(POOL, _I64), entry=False)
+def give_node(pool: Pool, node: int) -> None:
+    """Free a node and its block."""
+    block = pool.nodes[node].block
+    if block >= 0:
+        size, place = np.int64(SMALLEST), np.int64(LISTS)
+        while size < np.int64(pool.nodes[node].capacity):
+            size <<= 1
+            place += 1
+        following = pool.state[place] + 1
+        for step in range(8):
+            pool.arena[block + step] = np.uint8(following >> (56 - 8 * step) & 255)
+        pool.state[place] = block
+        pool.state[ARENA_USED] -= size
+        pool.nodes[node].block = -1
+    pool.nodes[node].next = np.int32(pool.state[FREE_NODE])
+    pool.state[FREE_NODE] = node
+    pool.state[NODES_USED] -= 1
+
+
+@kernel(types.void(POOL, _I64), entry=False)
+def retire(pool: Pool, node: int) -> None:
+    """Free a node when the batch ends; until then its bytes can be read."""
+    pool.nodes[node].next = np.int32(pool.state[RETIRED])
+    pool.state[RETIRED] = node
+
+
+@kernel(types.boolean(POOL, _I64, BYTES), entry=False)
+def _keep(pool: Pool, node: int, data: NDArray[np.uint8]) -> bool:
+    """Move a node's bytes from the batch's buffer into a block of its own; False: no room."""
+    length = np.int64(pool.nodes[node].length)
+    block = take_block(pool, length)
+    if block < 0:
+        return False
+    source = pool.nodes[node].source
+    for step in range(length):
+        pool.arena[block + step] = data[source + step]
+    size = np.int64(SMALLEST)
+    while size < length:
+        size <<= 1
+    pool.nodes[node].source = block
+    pool.nodes[node].block = block
+    pool.nodes[node].capacity = np.uint32(size)
+    return True
+
+
+@kernel(types.boolean(POOL, _I64, _I64, BYTES), entry=False)
+def _join(pool: Pool, before: int, node: int, data: NDArray[np.uint8]) -> bool:
+    """Copy a node's bytes behind those of the node before it, where they follow on and there is room."""
+    first, second = pool.nodes[before], pool.nodes[node]
+    if first.block < 0 or np.uint32(first.seq + first.length) != second.seq:
+        return False
+    end = first.source + np.int64(first.length)
+    length = np.int64(second.length)
+    if end + length > first.block + np.int64(first.capacity):
+        return False
+    for step in range(length):
+        pool.arena[end + step] = data[second.source + step]
+    pool.nodes[before].length = np.uint32(first.length + second.length)
+    return True
+
+
+@kernel(types.void(POOL, column(SIDE), column(np.int32), _I64, BYTES))
+def keep_pending(
+    pool: Pool, sides: NDArray[Any], touched: NDArray[np.int32], count: int, data: NDArray[np.uint8]
+) -> None:
+    """End a batch: move what is still pending out of its buffer, and free what was inspected.
+
+    touched: the sides that got data in this batch. Where the arena is full the data is given up, as a hole.
+    """
+    for at in range(count):
+        side = np.int64(touched[at])
+        for ahead in range(2):
+            before = np.int64(-1)
+            node = np.int64(sides[side].ahead if ahead else sides[side].head)
+            while node >= 0:
+                following = np.int64(pool.nodes[node].next)
+                moved = pool.nodes[node].block >= 0
+                joined = False
+                if not moved:
+                    joined = before >= 0 and _join(pool, before, node, data)
+                    moved = joined or _keep(pool, node, data)
+                if moved and not joined:
+                    before = node
+                    node = following
+                    continue
+                if not moved:
+                    pool.state[LOST_BYTES] += np.int64(pool.nodes[node].length)
+                    if not ahead:
+                        sides[side].next = pool.nodes[node].seq
+                if before >= 0:
+                    pool.nodes[before].next = np.int32(following)
+                elif ahead:
+                    sides[side].ahead = np.int32(following)
+                else:
+                    sides[side].head = np.int32(following)
+                give_node(pool, node)
+                if ahead:
+                    sides[side].ahead_count -= np.uint32(1)
+                node = following
+                if not moved and not ahead:
+                    while node >= 0:
+                        following = np.int64(pool.nodes[node].next)
+                        pool.state[LOST_BYTES] += np.int64(pool.nodes[node].length)
+                        give_node(pool, node)
+                        node = following
+                    if before >= 0:
+                        pool.nodes[before].next = np.int32(-1)
+                    else:
+                        sides[side].head = np.int32(-1)
+            if ahead:
+                sides[side].ahead_tail = np.int32(before)
+            else:
+                sides[side].tail = np.int32(before)
+    node = pool.state[RETIRED]
+    while node >= 0:
+        following = np.int64(pool.nodes[node].next)
+        give_node(pool, node)
+        node = following
+    pool.state[RETIRED] = -1

@@ -1,0 +1,322 @@
+"""One pass over a batch: follow every packet's flow, and collect what is to be inspected as segments."""
+
+from typing import Any
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from flowshunt.compiled import BYTES, column, kernel
+from flowshunt.engine import DROPPED, NEW, SKIPPED
+from flowshunt.packets.headers import FRAGMENT, HEADER
+from flowshunt_ids.layout import (
+    GROUP,
+    GROUP_DROP,
+    GROUP_PASS,
+    GROUP_PAYLOAD,
+    GROUP_RULES,
+    GROUP_STREAM,
+    NO_SCALE,
+    NOT_STOPPED,
+    ROW_ADDED,
+    ROW_ESTABLISHED,
+    ROW_FIRST,
+    ROW_PASSED,
+    SEGMENT_CHUNK,
+    SEGMENT_ESTABLISHED,
+    SEGMENT_STREAM,
+    SEGMENT_TO_CLIENT,
+    SESSION,
+    SESSION_BYPASSED,
+    SESSION_IDLE,
+    SESSION_QUIET,
+    SIDE,
+    SIDE_ALL,
+    SIDE_DEPTH,
+    SIDE_FIRST,
+    SIDE_FLUSH,
+    SIDE_STREAM,
+    SIDE_TOUCHED,
+)
+from flowshunt_ids.streams.pool import POOL, Pool
+from flowshunt_ids.streams.reassembly import (
+    OUTPUT,
+    Output,
+    add_piece,
+    add_segment,
+    distance,
+    forget,
+    inspect_pending,
+)
+from flowshunt_ids.streams.tcp import CHUNK_TO_SERVER, STREAM_BYPASS, follow
+
+_I64 = types.int64
+_SIDES = column(SIDE)
+_SESSIONS = column(SESSION)
+_HEADERS = column(HEADER, readonly=True)
+_TCP = 6
+
+
+@kernel(types.void(POOL, _SESSIONS, _SIDES, column(np.int32, readonly=True), column(np.uint8, readonly=True)))
+def open_flows(
+    pool: Pool, sessions: NDArray[Any], sides: NDArray[Any], slot: NDArray[np.int32], events: NDArray[np.uint8]
+) -> None:
+    """Clear the state of flows that begin in a batch."""
+    for row in range(len(slot)):
+        at = np.int64(slot[row])
+        if at < 0 or at >= len(sessions) or not events[row] & NEW:
+            continue
+        sessions[at].tcp = np.uint8(0)
+        sessions[at].client = np.uint8(0)
+        sessions[at].flags = np.uint16(0)
+        sessions[at].stopped = np.int32(NOT_STOPPED)
+        for side in range(2 * at, 2 * at + 2):
+            if sides[side].group != 0 and (sides[side].head >= 0 or sides[side].ahead >= 0):
+                forget(pool, sides, side)
+            sides[side].head = sides[side].tail = np.int32(-1)
+            sides[side].ahead = sides[side].ahead_tail = np.int32(-1)
+            sides[side].ahead_count = np.uint32(0)
+            sides[side].flags = np.uint16(0)
+            sides[side].scale = np.uint16(NO_SCALE)
+            sides[side].start = sides[side].seen = sides[side].next = np.uint32(0)
+            sides[side].acked = sides[side].edge = np.uint32(0)
+
+
+@kernel(
+    types.void(
+        column(GROUP, readonly=True),
+        _SESSIONS,
+        _SIDES,
+        column(np.int32, readonly=True),
+        column(np.uint8, readonly=True),
+    )
+)
+def mark_flows(
+    groups: NDArray[Any],
+    sessions: NDArray[Any],
+    sides: NDArray[Any],
+    slot: NDArray[np.int32],
+    events: NDArray[np.uint8],
+) -> None:
+    """Note for flows that begin what their groups want, so that idle ones cost nothing more."""
+    for row in range(len(slot)):
+        at = np.int64(slot[row])
+        if at < 0 or at >= len(sessions) or not events[row] & NEW:
+            continue
+        idle = True
+        for side in range(2 * at, 2 * at + 2):
+            group = np.int64(sides[side].group)
+            if groups[group].flags & GROUP_RULES or groups[group].request != 0:
+                idle = False
+            if groups[group].flags & GROUP_STREAM:
+                sides[side].flags |= np.uint16(SIDE_STREAM)
+        if idle:
+            sessions[at].flags |= np.uint16(SESSION_IDLE)
+
+
+@kernel(types.boolean(_SIDES, _I64, _I64), inline=True, entry=False)
+def _due(sides: NDArray[Any], side: int, chunk: int) -> bool:
+    """Whether a side's data is inspected with its packet at hand."""
+    if sides[side].head < 0 and sides[side].ahead < 0:
+        return False
+    return bool(sides[side].flags & (SIDE_FLUSH | SIDE_ALL)) or distance(sides[side].acked, sides[side].seen) >= chunk
+
+
+@kernel(types.void(_HEADERS, OUTPUT, _I64, _I64, _I64, _I64, _I64, _I64), entry=False)
+def _whole_payload(
+    headers: NDArray[Any], out: Output, row: int, base: int, slot: int, group: int, scan: int, flags: int
+) -> None:
+    """A packet's payload as a segment."""
+    first = out.counts[1]
+    length = np.int64(headers[row].payload_length)
+    if add_piece(out, base + np.int64(headers[row].payload), length, 0):
+        add_segment(out, first, row, slot, group, scan, length, flags)
+
+
+@kernel(
+    _I64(
+        POOL,
+        column(GROUP, readonly=True),
+        _SESSIONS,
+        _SIDES,
+        OUTPUT,
+        BYTES,
+        column(np.int64, readonly=True),
+        column(np.uint32, readonly=True),
+        _HEADERS,
+        column(np.int32, readonly=True),
+        column(np.uint8, readonly=True),
+        column(np.int32),
+        column(np.uint8),
+        column(np.uint8),
+        column(np.int32),
+        column(np.int32),
+        column(np.int64, readonly=True),
+    )
+)
+def track(
+    pool: Pool,
+    groups: NDArray[Any],
+    sessions: NDArray[Any],
+    sides: NDArray[Any],
+    out: Output,
+    data: NDArray[np.uint8],
+    offset: NDArray[np.int64],
+    captured: NDArray[np.uint32],
+    headers: NDArray[Any],
+    slot: NDArray[np.int32],
+    direction: NDArray[np.uint8],
+    row_group: NDArray[np.int32],
+    row_flags: NDArray[np.uint8],
+    disposition: NDArray[np.uint8],
+    touched: NDArray[np.int32],
+    bypasses: NDArray[np.int32],
+    settings: NDArray[np.int64],
+) -> int:
+    """Follow the packets of a batch.
+
+    row_group: for rows of no flow the group (-1: none), for the others it is filled in. row_flags (ROW_), disposition:
+    filled in. touched: sides that have data of this batch, room for one a row; bypasses: pairs of slot and request
+    number, room for two pairs a row. Returns the number of pairs; the number of touched sides stands in `out.counts[2]`.
+    """
+    bypass_count = np.int64(0)
+    touched_count = np.int64(0)
+    for row in range(len(slot)):
+        disposition[row] = 0
+        at = np.int64(slot[row])
+        base = offset[row]
+        end = base + np.int64(captured[row])
+        header = headers[row]
+        fragment = (header.flags & FRAGMENT) != 0
+        length = np.int64(header.payload_length)
+        if base < 0 or end > len(data) or np.int64(header.payload) + length > np.int64(captured[row]):
+            row_flags[row] = ROW_PASSED
+            continue
+        if at < 0 or at >= len(sessions):
+            group = np.int64(row_group[row])
+            if group < 0 or groups[group].flags & GROUP_PASS or not groups[group].flags & GROUP_RULES:
+                row_flags[row] = ROW_PASSED
+                continue
+            row_flags[row] = ROW_FIRST
+            if groups[group].flags & GROUP_PAYLOAD and length > 0 and not fragment:
+                _whole_payload(headers, out, row, base, -1, group, np.int64(groups[group].packet_scan), 0)
+            continue
+        session = sessions[at]
+        if session.flags & (SESSION_BYPASSED | SESSION_QUIET | SESSION_IDLE):
+            if session.flags & SESSION_BYPASSED:
+                disposition[row] = SKIPPED
+            row_flags[row] = ROW_PASSED
+            continue
+        side = 2 * at + np.int64(direction[row] & 1)
+        group = np.int64(sides[side].group)
+        row_group[row] = group
+        wanted = np.int64(groups[group].flags)
+        flags = np.int64(0)
+        if not sides[side].flags & SIDE_FIRST:
+            sides[side].flags |= np.uint16(SIDE_FIRST)
+            flags = ROW_FIRST
+            if groups[group].request != 0:
+                sessions[at].flags |= np.uint16(SESSION_BYPASSED)
+                bypasses[2 * bypass_count] = np.int32(at)
+                bypasses[2 * bypass_count + 1] = np.int32(groups[group].request - 1)
+                bypass_count += 1
+                if wanted & GROUP_DROP:
+                    disposition[row] = DROPPED
+            if wanted & (GROUP_PASS | GROUP_DROP):
+                sessions[at].flags |= np.uint16(SESSION_QUIET)
+            if wanted & GROUP_PASS:
+                row_flags[row] = ROW_PASSED
+                continue
+        if header.protocol == _TCP:
+            if header.l4 != 0 and not fragment:
+                pending = sides[side].flags & SIDE_DEPTH
+                flags |= follow(pool, sessions, sides, headers, row, side, data, base, end, settings)
+                if flags & ROW_ADDED and not sides[side].flags & SIDE_TOUCHED:
+                    sides[side].flags |= np.uint16(SIDE_TOUCHED)
+                    touched[touched_count] = np.int32(side)
+                    touched_count += 1
+                if settings[STREAM_BYPASS] and sides[side].flags & SIDE_DEPTH and not pending:
+                    other = np.int64(sides[side ^ 1].flags)
+                    if other & SIDE_DEPTH or not other & SIDE_STREAM:
+                        sessions[at].flags |= np.uint16(SESSION_BYPASSED)
+                        bypasses[2 * bypass_count] = np.int32(at)
+                        bypasses[2 * bypass_count + 1] = np.int32(settings[STREAM_BYPASS] - 1)
+                        bypass_count += 1
+        elif sides[side ^ 1].flags & SIDE_FIRST:
+            flags |= ROW_ESTABLISHED
+        row_flags[row] = np.uint8(flags)
+        marks = (SEGMENT_ESTABLISHED if flags & ROW_ESTABLISHED else 0) | (SEGMENT_TO_CLIENT if side & 1 else 0)
+        if sides[side].flags & SIDE_STREAM:
+            if _due(sides, side, settings[CHUNK_TO_SERVER + (side & 1)]):
+                inspect_pending(
+                    pool,
+                    sides,
+                    side,
+                    (sides[side].flags & SIDE_ALL) != 0,
+                    out,
+                    row,
+                    np.int64(groups[group].stream_scan),
+                    marks | SEGMENT_STREAM | SEGMENT_CHUNK,
+                )
+            if length > 0 and not flags & ROW_ADDED and not fragment:
+                _whole_payload(
+                    headers,
+                    out,
+                    row,
+                    base,
+                    at,
+                    group,
+                    np.int64(groups[group].stream_scan),
+                    marks | SEGMENT_STREAM,
+                )
+        if wanted & GROUP_PAYLOAD and length > 0 and not fragment:
+            _whole_payload(headers, out, row, base, at, group, np.int64(groups[group].packet_scan), marks)
+    out.counts[2] = touched_count
+    return bypass_count
+
+
+@kernel(types.void(POOL, column(GROUP, readonly=True), _SESSIONS, _SIDES, OUTPUT, column(np.int32, readonly=True)))
+def end_flows(
+    pool: Pool,
+    groups: NDArray[Any],
+    sessions: NDArray[Any],
+    sides: NDArray[Any],
+    out: Output,
+    ended: NDArray[np.int32],
+) -> None:
+    """Give out what flows that ended have pending, acknowledged or not."""
+    for at in range(len(ended)):
+        slot = np.int64(ended[at])
+        if slot < 0 or slot >= len(sessions):
+            continue
+        quiet = (sessions[slot].flags & (SESSION_BYPASSED | SESSION_QUIET | SESSION_IDLE)) != 0
+        for side in range(2 * slot, 2 * slot + 2):
+            if not sides[side].flags & SIDE_STREAM:
+                continue
+            if quiet:
+                forget(pool, sides, side)
+            else:
+                inspect_pending(
+                    pool,
+                    sides,
+                    side,
+                    True,
+                    out,
+                    -1,
+                    np.int64(groups[np.int64(sides[side].group)].stream_scan),
+                    SEGMENT_STREAM
+                    | SEGMENT_CHUNK
+                    | (SEGMENT_ESTABLISHED if sessions[slot].tcp >= 3 else 0)
+                    | (SEGMENT_TO_CLIENT if side & 1 else 0),
+                )
+            sides[side].flags &= np.uint16(0xFFFF ^ SIDE_STREAM)
+
+
+@kernel(types.void(POOL, _SIDES, column(np.int32, readonly=True)))
+def close_flows(pool: Pool, sides: NDArray[Any], slots: NDArray[np.int32]) -> None:
+    """Give up what flows have pending that are not inspected any more."""
+    for at in range(len(slots)):
+        for side in range(2 * np.int64(slots[at]), 2 * np.int64(slots[at]) + 2):
+            if sides[side].flags & SIDE_STREAM:
+                forget(pool, sides, side)
+                sides[side].flags &= np.uint16(0xFFFF ^ SIDE_STREAM)
