@@ -1,0 +1,5 @@
+"""`python -m flowshunt`: the command."""
+
+from flowshunt.cli import main
+
+main()
