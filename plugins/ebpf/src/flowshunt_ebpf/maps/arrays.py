@@ -142,7 +142,6 @@ class MapArrayMap(_HandleArray):
         """Put a map in, or take it out (None)."""
         self.set_handle(index, inner.address if inner else 0)
         if inner:
-            inner.bind()
             self.inner[index] = inner
         else:
             self.inner.pop(index, None)

@@ -59,7 +59,7 @@ class Map:
         self.name = definition.name
         self.cpus = cpus if self.per_cpu else 1
         self.version = 0
-        self._operations: tuple[int, ...] | None = None
+        self._operations: dict[int, int] = {}
         self.check()
         self.value_stride = round8(definition.value_size)
         sizes = self.layout()
@@ -147,18 +147,14 @@ class Map:
         return ()
 
     def operation(self, number: int) -> int:
-        """The address of the native code of one of its operations, see `maps.header`."""
-        return self.bind()[number]
+        """The address of the native code of one of its operations, see `maps.header`; also put into the header."""
+        address = self._operations.get(number)
+        if address is None:
+            from flowshunt_ebpf.maps.operations import operation_address
 
-    def bind(self) -> tuple[int, ...]:
-        """Compile or load the native code of its operations and put it into the header."""
-        if self._operations is None:
-            from flowshunt_ebpf.maps.operations import operations
-
-            self._operations = operations(self)
-            for number, address in enumerate(self._operations):
-                self.put64(h.OPERATIONS + 8 * number, address)
-        return self._operations
+            address = self._operations[number] = operation_address(self, number)
+            self.put64(h.OPERATIONS + 8 * number, address)
+        return address
 
     # One entry at a time
 
@@ -259,10 +255,12 @@ class Map:
         size, step = self.definition.value_size, self.value_stride
         return b"".join(ctypes.string_at(address + cpu * step, size) for cpu in range(self.cpus))
 
-    def _call(self, operation: int, key: bytes | None = None, value: bytes | None = None, flags: int = 0) -> int:
+    def _call(
+        self, operation: int, key: Any = None, value: bytes | None = None, flags: int = 0, *, direct: bool = False
+    ) -> int:
         from flowshunt_ebpf.maps.operations import call
 
-        return call(self, operation, key, value, flags)
+        return call(self, operation, key, value, flags, direct=direct)
 
     def _refused(self, status: int, what: str) -> None:
         if status:

@@ -14,7 +14,7 @@ from flowshunt_ebpf.maps.memory import PAGE, GuardedMemory, pages
 from flowshunt_ebpf.native import assembler, state
 from flowshunt_ebpf.native.emission import CHECK_CALL, TAIL_CALL
 from flowshunt_ebpf.native.fault import Fault, FaultKind
-from flowshunt_ebpf.native.helper_call import HelperCalls, bind_all
+from flowshunt_ebpf.native.helper_call import HelperCalls, bind_all, every_map
 from flowshunt_ebpf.native.image import Image
 from flowshunt_ebpf.native.interpreter import RunError
 from flowshunt_ebpf.native.jit import NativeCode, compile_image
@@ -186,7 +186,7 @@ class EmulatedProgram:
 
     def _run(self) -> Outcome:
         machine, unit = self.machine, self.processor
-        maps = self._helpers.maps()
+        maps = every_map(machine)
         memories = [machine.memory, self._table, *(m.memory for m in maps)]
         unit.only({id(memory) for memory in memories})
         for memory in memories:

@@ -17,6 +17,7 @@ from flowshunt_ebpf.program import MapType
 
 _SIGNATURE: Final = ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_uint64] * 6)
 _STRING_LIMIT: Final = 4096
+TRACE_HELPER: Final = 6
 _KINDS: Final = {
     Argument.PROGRAMS: frozenset({MapType.PROG_ARRAY}),
     Argument.RING: frozenset({MapType.RINGBUF}),
@@ -49,13 +50,9 @@ class HelperCalls:
             function = self._functions[address] = _SIGNATURE(address)
         return function(*arguments, self.machine.address)
 
-    def maps(self) -> list[Map]:
-        """The maps that programs on the machine may use."""
-        return [*self.machine.maps, *(inner for m in self.machine.maps for inner in m.inner_maps())]
-
     def map_at(self, address: int) -> Map | None:
         """The map that a map pointer names; None where it names none."""
-        return next((m for m in self.maps() if m.address == address), None)
+        return next((m for m in every_map(self.machine) if m.address == address), None)
 
     def program_at(self, address: int, index: int) -> Image | None:
         """The program at an index of a program array; None where there is none."""
@@ -109,11 +106,24 @@ class HelperCalls:
         return False
 
 
+def every_map(machine: Machine) -> list[Map]:
+    """The maps that programs on a machine may use, inner ones included."""
+    return [*machine.maps, *(inner for m in machine.maps for inner in m.inner_maps())]
+
+
 def bind_all(image: Image, machine: Machine) -> None:
     """Make the native code of the maps and helpers that an image needs ready."""
-    if image.helpers & MAP_OPERATIONS.keys():
-        for m in {*machine.maps, *image.maps}:
-            m.bind()
+    operations = {MAP_OPERATIONS[number] for number in image.helpers if number in MAP_OPERATIONS}
+    if operations:
+        for m in every_map(machine):
+            for operation in operations:
+                m.operation(operation)
+    if image.helpers:
+        from flowshunt_ebpf.maps.helpers import prototypes_address
+
+        machine.put64(state.PROTOTYPES, prototypes_address())
+    if TRACE_HELPER in image.helpers:
+        machine.start_trace()
     missing = [m.name for m in image.maps if m not in machine.maps]
     if missing:
         raise InputError(f"it uses maps that the machine lacks: {', '.join(missing)}", f"program {image.program.name}", "attach them")

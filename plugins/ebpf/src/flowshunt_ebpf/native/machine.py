@@ -17,6 +17,7 @@ from flowshunt_ebpf.native import state
 from flowshunt_ebpf.native.fault import Fault, FaultKind
 
 if TYPE_CHECKING:
+    from flowshunt_ebpf.maps.rings import RingMap
     from flowshunt_ebpf.native.image import Image
     from flowshunt_ebpf.native.verdict import Verdict
 
@@ -58,6 +59,7 @@ class Machine:
         self.context = context
         self.maps: tuple[Map, ...] = ()
         self.programs: list[Image] = []
+        self._trace: RingMap | None = None
         self.verdicts: list[Verdict | None] = []
         self.packet_room = packet_room
         around = HEADROOM + TAILROOM if context.packet else 0
@@ -149,6 +151,20 @@ class Machine:
         self.programs.append(image)
         self.verdicts.append(verdict)
         return len(self.programs)
+
+    def start_trace(self) -> None:
+        """Keep what trace_printk prints, for `trace`."""
+        if self._trace is None:
+            from flowshunt_ebpf.maps.rings import trace_ring
+
+            self._trace = trace_ring()
+            self.put64(state.TRACE, self._trace.address)
+
+    def trace(self) -> list[str]:
+        """What trace_printk printed since the last call."""
+        from flowshunt_ebpf.maps.rings import format_trace
+
+        return [format_trace(record) for record in self._trace.drain()] if self._trace is not None else []
 
     # The packet, or bare memory
 

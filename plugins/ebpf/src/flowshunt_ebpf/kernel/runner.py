@@ -1,0 +1,261 @@
+"""The kernel runner: BPF_PROG_TEST_RUN on the machine's packet, with copies of its maps."""
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+from flowshunt.errors import CapabilityError, InputError
+from flowshunt.insn import (
+    ADD, JLE, R0, R1, R2, R3, R6, R10, DW, W, Instruction, alu64_imm, call_local, exit_, jmp, ldx, ld_map_value, mov64, mov64_imm, stx,
+)  # fmt: skip
+
+from flowshunt_ebpf.contexts.layout import MEMORY, TC, XDP
+from flowshunt_ebpf.kernel import load, syscall
+from flowshunt_ebpf.kernel.syscall import KernelError, bpf
+from flowshunt_ebpf.maps.map import Map
+from flowshunt_ebpf.native.image import Image
+from flowshunt_ebpf.native.interpreter import RunError
+from flowshunt_ebpf.native.machine import DEFAULT_BUDGET, Machine
+from flowshunt_ebpf.native.runner import Outcome
+from flowshunt_ebpf.native.verdict import Verdict, digest
+from flowshunt_ebpf.program import MapDefinition, MapFlag, MapType, ProgramType
+
+_LISTED: Final = frozenset(
+    {
+        MapType.HASH, MapType.ARRAY, MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_HASH,
+        MapType.LRU_PERCPU_HASH, MapType.LPM_TRIE,
+    }
+)  # fmt: skip
+"""Map types whose contents go into the kernel and come back."""
+_PER_CPU: Final = frozenset({MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH})
+_RESULT: Final = MapDefinition("result", MapType.ARRAY, 4, 8, 1)
+_MINIMUM: Final = 14
+"""Bytes that a test run's packet has at least (ETH_HLEN)."""
+_XDP_META_FIELDS: Final = 24
+
+
+def possible_cpus() -> int:
+    """For how many CPUs the kernel keeps per-CPU values."""
+    with open("/sys/devices/system/cpu/possible", encoding="ascii") as file:
+        return max(int(part) for part in file.read().strip().replace("-", ",").split(",")) + 1
+
+
+def _test_run(fd: int, data: bytes, context: bytes, room: int, repeat: int) -> tuple[int, bytes, bytes, int]:
+    """Gives return value, data, context and ns per run."""
+    sent = ctypes.create_string_buffer(data, max(1, len(data)))
+    received = ctypes.create_string_buffer(max(1, room))
+    context_in = ctypes.create_string_buffer(context, max(1, len(context)))
+    context_out = ctypes.create_string_buffer(max(1, len(context)))
+    attributes = struct.pack(
+        "<IIIIQQIIIIQQ", fd, 0, len(data), room, ctypes.addressof(sent), ctypes.addressof(received), repeat, 0,
+        len(context), len(context), ctypes.addressof(context_in) if context else 0,
+        ctypes.addressof(context_out) if context else 0,
+    )  # fmt: skip
+    _, result = bpf(syscall.TEST_RUN, attributes)
+    _, value, _, size = struct.unpack_from("<IIII", result)
+    duration = struct.unpack_from("<I", result, 36)[0]
+    return value, received.raw[:size], context_out.raw[: len(context)], duration
+
+
+class KernelProgram:
+    """An image loaded into the kernel.
+
+    A program on bare memory runs as XDP: a few instructions in front hand it the packet's bytes, and take all 64 bits
+    of its result.
+
+    Attributes:
+        log: the end of the verifier's log.
+        info: sizes of the translated and of the native code.
+        verdict: the kernel's, for exactly this program, its maps and context.
+        duration: ns per run of the last run, as the kernel measured it.
+    """
+
+    def __init__(self, image: Image, machine: Machine, maps: Sequence[Map] | None = None) -> None:
+        self.image = image
+        self.machine = machine
+        self.duration = 0
+        self._fds: list[int] = []
+        self._extra: list[int] = []
+        program = image.program
+        try:
+            self._create_maps(image.maps)
+            if image.context is MEMORY:
+                self._result_fd = load.create_map(_RESULT)
+                self._extra.append(self._result_fd)
+                size = len(machine.packet())
+                program = attrs.evolve(
+                    program,
+                    instructions=(*_memory_prologue(size, len(self._fds)), *program.instructions),
+                    type=ProgramType.XDP,
+                    attach_type=None,
+                    maps=(*program.maps, _RESULT),
+                )
+            kind = image.context.program_type if image.context is not MEMORY else ProgramType.XDP
+            self._fd, self.log = load.load_program(program, [*self._fds, *self._extra], program_type=kind)
+            self._extra.append(self._fd)
+        except KernelError as error:
+            self.close()
+            lacking = syscall.missing()
+            if lacking:
+                raise CapabilityError(f"the kernel runner can't run here: {lacking}") from None
+            reason = "; ".join(line for line in error.log.strip().splitlines()[-3:] if line) or error.strerror
+            raise InputError(f"{error.strerror or 'refused'}: {reason}", f"program {program.name}", "see the verifier's log") from error
+        self.info = load.program_info(self._fd)
+        self.verdict = Verdict(True, digest(image.program, image.context), syscall.release(), self.log)
+
+    def _create_maps(self, maps: Sequence[Map]) -> None:
+        for m in maps:
+            fd = load.create_map(m.definition)
+            self._fds.append(fd)
+            for inner_key, inner in _inner(m):
+                inner_fd = load.create_map(inner.definition)
+                self._extra.append(inner_fd)
+                load.update(fd, inner_key, struct.pack("<I", inner_fd))
+
+    def run(self, *, budget: int = DEFAULT_BUDGET) -> Outcome:
+        """Run once: the maps' contents go in and come back, and the packet. The kernel knows no budget."""
+        return self._run(1, maps=True)
+
+    def time(self, repeat: int, *, budget: int = DEFAULT_BUDGET) -> float:
+        """Run `repeat` times; ns per run as the kernel measures it, which it gives in whole ns."""
+        self._run(repeat, maps=False)
+        return float(self.duration)
+
+    def _run(self, repeat: int, *, maps: bool) -> Outcome:
+        machine = self.machine
+        self.machine.begin(0)
+        if maps:
+            for m, fd in zip(self.image.maps, self._fds, strict=True):
+                push_map(m, fd)
+        meta = machine.meta()
+        data = machine.packet()
+        size = len(data)
+        context = self._context(len(meta), size)
+        sent = (meta + data).ljust(_MINIMUM if not meta else len(meta) + _MINIMUM, b"\0")
+        try:
+            value, received, context_out, self.duration = _test_run(self._fd, sent, context, len(sent) + 4096, repeat)
+        except KernelError as error:
+            raise RunError(f"program {self.image.program.name}: the kernel did not run it: {error.strerror}") from None
+        if self.image.context is MEMORY:
+            machine.set_packet(received[:size])
+            value = struct.unpack("<Q", load.lookup(self._result_fd, bytes(4), 8) or bytes(8))[0]
+        else:
+            self._take_packet(received, context_out)
+        if maps:
+            for m, fd in zip(self.image.maps, self._fds, strict=True):
+                pull_map(m, fd)
+        return Outcome(value, detail=f"{self.duration} ns in the kernel")
+
+    def _context(self, meta: int, size: int) -> bytes:
+        kind = self.image.context
+        plain = self.machine.context_bytes()
+        if kind is XDP:
+            if not meta and not any(plain[12:]):
+                return b""
+            return struct.pack("<III", meta, meta + size, 0) + plain[12:]
+        if kind is MEMORY or not any(plain[4:]):
+            return b""
+        cleared = bytearray(plain)
+        cleared[0:4] = bytes(4)  # len is the kernel's to say
+        return bytes(cleared)
+
+    def _take_packet(self, received: bytes, context_out: bytes) -> None:
+        meta = struct.unpack_from("<I", context_out)[0] if self.image.context is XDP and context_out else 0
+        self.machine.set_packet(received[meta:], received[:meta])
+        if self.image.context is not XDP and context_out:
+            fields = {f.name: f for f in TC.fields if f.writable and f.count == 1}
+            for name, field in fields.items():
+                if any(f.name == name for f in self.image.context.fields):
+                    raw = context_out[field.offset : field.offset + field.size]
+                    self.machine.set_context({name: int.from_bytes(raw, "little")})
+
+    def close(self) -> None:
+        """Give the program and the maps back."""
+        for fd in [*self._extra, *self._fds]:
+            os.close(fd)
+        self._extra, self._fds = [], []
+
+
+def _inner(m: Map) -> Iterator[tuple[bytes, Map]]:
+    for key, inner in getattr(m, "inner", {}).items():
+        yield key if isinstance(key, bytes) else struct.pack("<I", key), inner
+
+
+def _width(m: Map) -> int:
+    size = m.definition.value_size
+    return m.value_stride * possible_cpus() if m.definition.type in _PER_CPU else size
+
+
+def push_map(m: Map, fd: int) -> None:
+    """Copy a map's contents into the kernel's."""
+    if m.definition.type not in _LISTED or m.definition.flags & MapFlag.RDONLY_PROG:
+        return
+    per_cpu = m.definition.type in _PER_CPU
+    wanted = dict(m.items())
+    if m.definition.type not in (MapType.ARRAY, MapType.PERCPU_ARRAY):
+        for key in load.keys(fd, m.definition.key_size):
+            if key not in wanted:
+                load.delete(fd, key)
+    for key, value in wanted.items():
+        if per_cpu:
+            size, step = m.definition.value_size, m.value_stride
+            parts = [value[cpu * size : (cpu + 1) * size].ljust(step, b"\0") for cpu in range(m.cpus)]
+            value = (b"".join(parts) + bytes(_width(m)))[: _width(m)]
+        load.update(fd, key, value)
+
+
+def pull_map(m: Map, fd: int) -> None:
+    """Copy the kernel's map's contents back. Of per-CPU maps, where all runs are on one CPU, the sum's CPU is kept."""
+    if m.definition.type not in _LISTED or m.definition.flags & MapFlag.RDONLY_PROG:
+        return
+    found = {}
+    for key in load.keys(fd, m.definition.key_size):
+        value = load.lookup(fd, key, _width(m))
+        if value is not None:
+            found[key] = value
+    if m.definition.type not in (MapType.ARRAY, MapType.PERCPU_ARRAY):
+        for key in [key for key, _ in m.items() if key not in found]:
+            m.delete(key)
+    size, step = m.definition.value_size, m.value_stride
+    for key, value in found.items():
+        if m.definition.type in _PER_CPU:
+            parts = [value[at : at + size] for at in range(0, len(value), step)]
+            m.update(key, b"".join((parts + [bytes(size)] * m.cpus)[: m.cpus]) if m.cpus > 1 else parts[_busiest(parts)])
+        else:
+            m.update(key, value)
+
+
+def _busiest(parts: list[bytes]) -> int:
+    return next((cpu for cpu, part in enumerate(parts) if any(part)), 0)
+
+
+def _memory_prologue(size: int, result: int) -> tuple[Instruction, ...]:
+    """Call the program that follows with r1 = the packet, r2 = its length; keep its r0 in the map `result`."""
+    hand_over = (
+        mov64_imm(R0, 0),
+        mov64(R6, R1),
+        ldx(W, R1, R6, 0),
+        ldx(W, R2, R6, 4),
+        mov64(R3, R1),
+        alu64_imm(ADD, R3, size),
+        jmp(JLE, R3, R2, 1),
+        exit_(),
+        mov64_imm(R2, size),
+    ) if size else (mov64_imm(R1, 0), mov64_imm(R2, 0))  # fmt: skip
+    keep = (attrs.evolve(ld_map_value(R1, 0, 0), src=6, imm=result), stx(DW, R1, R0, 0), mov64_imm(R0, 0), exit_())
+    return (*hand_over, call_local(5), *keep)
+
+
+def run_in_kernel(image: Image, machine: Machine) -> KernelProgram:
+    """Load a program into the kernel.
+
+    Raises CapabilityError, saying what is lacking, where that is not possible here, and InputError with the verifier's
+    last words where the kernel refuses the program.
+    """
+    return KernelProgram(image, machine)
+
+
+__all__ = ["R10", "KernelProgram", "run_in_kernel"]
