@@ -114,12 +114,11 @@ class Decisions:
                 if outcome == NOTHING:
                     continue
             whole_flow = rule.scope in (Scope.FIRST, Scope.ALL) or bool(candidates[number] & SEGMENT_CHUNK)
-            if policy.passes(rule):
-                if whole_flow and slot >= 0:
-                    result.stopped.setdefault(slot, row)
-                break
-            if whole_flow and slot >= 0 and policy.drops(rule):
+            passes = policy.passes(rule)
+            if whole_flow and slot >= 0 and (passes or policy.drops(rule)):
                 result.stopped.setdefault(slot, row)
+            if passes and not rule.alert:
+                break
             if rule.noalert or outcome != ALERT:
                 continue
             if count >= self._limit:
@@ -127,6 +126,8 @@ class Decisions:
                 continue
             count += 1
             result.alerts.append(Alert(row, slot, direction, rule.signature, timestamp))
+            if passes:
+                break
 
 
 def _track(

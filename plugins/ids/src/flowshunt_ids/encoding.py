@@ -205,11 +205,13 @@ def encode(rules: Sequence[Rule]) -> EncodedRules:
             encoder.tests.append((int(test.field), int(test.negated), test.mask, test.low, test.high))
         if not rule.payload and any(bits.command == "isset" for bits in rule.flowbits):
             encoder.tests.append((int(Field.HAS_FLOWBITS), 0, -1, 1, 1))
-        flags = 0
-        if rule.payload:
-            flags |= layout.RULE_PAYLOAD
-            if not encoder.payload(rule.payload):
-                flags |= layout.RULE_PYTHON
+        flags = (
+            layout.SEGMENT_STREAM * rule.in_streams
+            | layout.SEGMENT_PACKET * rule.in_packets
+            | layout.SEGMENT_DATAGRAM * rule.in_datagrams
+        )
+        if rule.payload and not encoder.payload(rule.payload):
+            flags |= layout.RULE_PYTHON
         if any(bits.command in ("set", "toggle") for bits in rule.flowbits):
             flags |= layout.RULE_SETS_BITS
         if rule.flow.stream is True:

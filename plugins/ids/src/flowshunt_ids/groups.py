@@ -157,7 +157,8 @@ class RuleGroups:
         payloads = [number for number in numbers if (rules[number].in_packets if tcp else rules[number].in_datagrams)]
         if tcp and direction == FLOWLESS:
             payloads = sorted({*payloads, *(number for number in numbers if rules[number].in_streams)})
-        flags, request, first = self._at_first_packet(first)
+        passing = any(self._policy.passes(rules[number]) for number in numbers if number not in first)
+        flags, request, first = self._at_first_packet(first, passing)
         if streams:
             flags |= layout.GROUP_STREAM
         if payloads:
@@ -185,17 +186,22 @@ class RuleGroups:
         self._by_rules[key] = group
         return group
 
-    def _at_first_packet(self, first: list[int]) -> tuple[int, int, list[int]]:
-        """What the rules of the first packet do at once, decided here for all flows of the group: (flags, request,
-        the rules that remain to be looked at for each flow)."""
+    def _at_first_packet(self, first: list[int], passing: bool) -> tuple[int, int, list[int]]:
+        """What the rules of the first packet do at once, decided here for all flows of the group.
+
+        passing: other rules of the group may pass the packet, which has to be seen first. Returns the group's flags,
+        1 + its bypass request, and the rules that remain to be looked at for each flow.
+        """
         rules, policy = self._rules, self._policy
         certain = [number for number in first if is_unconditional(rules[number])]
         flags = request = 0
         bypassing = next((rules[number] for number in certain if policy.bypasses(rules[number])), None)
         if bypassing is not None:
             request = 1 + self.request_number(policy.request(bypassing))
-        if any(policy.passes(rules[number]) for number in certain):
+        if any(policy.passes(rules[number]) and not rules[number].alert for number in certain):
             return layout.GROUP_PASS, request, []
+        if passing or any(policy.passes(rules[number]) for number in first):
+            return 0, 0, first
         if any(policy.drops(rules[number]) for number in certain):
             flags = layout.GROUP_DROP
         return flags, request, [number for number in first if not (number in certain and rules[number].noalert)]

@@ -14,16 +14,14 @@ RULE = np.dtype(
         ("tests", "<u4"),
         ("first_op", "<u4"),
         ("ops", "<u4"),
-        ("flags", "<u4"),  # the RULE_ bits
+        ("flags", "<u4"),  # the RULE_ bits, and the kinds of segments that it looks at (SEGMENT_KINDS)
     ]
 )
-RULE_PAYLOAD = 1 << 0
-"""Has something to match in a buffer."""
-RULE_PYTHON = 1 << 1
+RULE_PYTHON = 1 << 8
 """The ops are a part of the payload only: the rest is matched in Python."""
-RULE_SETS_BITS = 1 << 2
+RULE_SETS_BITS = 1 << 9
 """May set flowbits when it matches."""
-RULE_CHUNK_ONLY = 1 << 3
+RULE_CHUNK_ONLY = 1 << 10
 """Matches reassembled stream data only, no packet in its place (`flow:only_stream`)."""
 
 TEST = np.dtype([("field", "<u4"), ("negated", "<u4"), ("mask", "<i8"), ("low", "<i8"), ("high", "<i8")])
@@ -106,10 +104,15 @@ SEGMENT = np.dtype(
     ]
 )
 SEGMENT_STREAM = 1 << 0
-"""Stream data, or a packet's payload that is inspected in its place."""
-SEGMENT_ESTABLISHED = 1 << 1
-SEGMENT_TO_CLIENT = 1 << 2
-SEGMENT_CHUNK = 1 << 3
+"""Stream data, or a packet's payload that is inspected in its place. For a rule: it looks at such."""
+SEGMENT_PACKET = 1 << 1
+"""The payload of a TCP packet."""
+SEGMENT_DATAGRAM = 1 << 2
+"""The payload of a packet of another protocol."""
+SEGMENT_KINDS = SEGMENT_STREAM | SEGMENT_PACKET | SEGMENT_DATAGRAM
+SEGMENT_ESTABLISHED = 1 << 3
+SEGMENT_TO_CLIENT = 1 << 4
+SEGMENT_CHUNK = 1 << 5
 """Reassembled stream data: a match on it acts on the flow."""
 
 PIECE = np.dtype([("source", "<i8"), ("length", "<u4"), ("arena", "<u4")])

@@ -20,6 +20,7 @@ from flowshunt_ids.layout import (
     SEGMENT,
     SEGMENT_CHUNK,
     SEGMENT_ESTABLISHED,
+    SEGMENT_KINDS,
     SEGMENT_STREAM,
     SESSION,
     SESSION_BITS,
@@ -121,6 +122,8 @@ def _matches(
     if row >= 0:
         base = offset[row]
         end = base + np.int64(captured[row])
+    if not arrays.rules[rule].flags & segment.flags & SEGMENT_KINDS:
+        return False
     if arrays.rules[rule].flags & RULE_CHUNK_ONLY and not segment.flags & SEGMENT_CHUNK:
         return False
     established = ROW_ESTABLISHED if segment.flags & SEGMENT_ESTABLISHED else 0

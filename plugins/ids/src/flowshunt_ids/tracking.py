@@ -23,7 +23,9 @@ from flowshunt_ids.layout import (
     ROW_FIRST,
     ROW_PASSED,
     SEGMENT_CHUNK,
+    SEGMENT_DATAGRAM,
     SEGMENT_ESTABLISHED,
+    SEGMENT_PACKET,
     SEGMENT_STREAM,
     SEGMENT_TO_CLIENT,
     SESSION,
@@ -199,7 +201,8 @@ def track(
                 continue
             row_flags[row] = ROW_FIRST
             if groups[group].flags & GROUP_PAYLOAD and length > 0 and not fragment:
-                _whole_payload(headers, out, row, base, -1, group, np.int64(groups[group].packet_scan), 0)
+                kind = SEGMENT_PACKET | SEGMENT_STREAM if header.protocol == _TCP else SEGMENT_DATAGRAM
+                _whole_payload(headers, out, row, base, -1, group, np.int64(groups[group].packet_scan), kind)
             continue
         session = sessions[at]
         if session.flags & (SESSION_BYPASSED | SESSION_QUIET | SESSION_IDLE):
@@ -270,6 +273,7 @@ def track(
                     marks | SEGMENT_STREAM,
                 )
         if wanted & GROUP_PAYLOAD and length > 0 and not fragment:
+            marks |= SEGMENT_PACKET if header.protocol == _TCP else SEGMENT_DATAGRAM
             _whole_payload(headers, out, row, base, at, group, np.int64(groups[group].packet_scan), marks)
     out.counts[2] = touched_count
     return bypass_count

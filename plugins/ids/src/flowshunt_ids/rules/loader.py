@@ -90,6 +90,7 @@ def _finish(builder: RuleBuilder, first_only: bool, path: str, line: int) -> Rul
         in_streams,
         in_datagrams,
         scope,
+        builder.alert,
     )
 
 

@@ -231,6 +231,7 @@ class Rule:
         in_packets, in_streams: whether `payload` is looked for in single TCP packets, and in TCP's stream data.
         in_datagrams: whether it is looked for in packets of other protocols.
         scope: how often it is looked at.
+        alert: a pass rule that alerts all the same.
     """
 
     path: str
@@ -248,6 +249,7 @@ class Rule:
     in_streams: bool = False
     in_datagrams: bool = False
     scope: Scope = Scope.PACKET
+    alert: bool = False
 
     @property
     def sort_key(self) -> tuple[int, int, int]:

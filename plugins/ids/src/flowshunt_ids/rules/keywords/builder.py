@@ -34,6 +34,7 @@ class RuleBuilder:
     threshold: Threshold | None = None
     noalert: bool = False
     bypass: bool = False
+    alert: bool = False
     needs_packet: bool = False
     needs_stream: bool = False
     first_only: bool = True

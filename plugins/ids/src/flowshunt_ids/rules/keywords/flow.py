@@ -118,6 +118,12 @@ def _noalert(rule: RuleBuilder, _value: str) -> None:
     rule.noalert = True
 
 
+def _alert(rule: RuleBuilder, _value: str) -> None:
+    if rule.noalert:
+        raise RuleError("alert: contradicts noalert")
+    rule.alert = True
+
+
 def _bypass(rule: RuleBuilder, _value: str) -> None:
     if rule.bypass:
         raise RuleError("bypass: given twice")
@@ -130,5 +136,6 @@ FLOW_KEYWORDS = {
     "threshold": Keyword(_threshold, first_only=True),
     "detection_filter": Keyword(_detection_filter, first_only=True),
     "noalert": Keyword(_noalert, value=False, first_only=True),
+    "alert": Keyword(_alert, value=False, first_only=True),
     "bypass": Keyword(_bypass, value=False, first_only=True),
 }

@@ -80,7 +80,11 @@ def _exact(field: Field, keyword: str, maximum: int) -> Keyword:
 def _dsize(rule: RuleBuilder, value: str) -> None:
     if any(test.field is Field.PAYLOAD_LENGTH for test in rule.tests):
         raise RuleError("dsize: given twice")
-    rule.tests.append(parse_range(Field.PAYLOAD_LENGTH, value, "dsize", 65535, inclusive=False))
+    test = parse_range(Field.PAYLOAD_LENGTH, value, "dsize", 65535, inclusive=False)
+    rule.tests.append(test)
+    if test.negated:
+        # Suricata looks for a size that differs only where there is a payload.
+        rule.tests.append(PacketTest(Field.PAYLOAD_LENGTH, 1, 65535))
     rule.needs_packet = True
 
 
