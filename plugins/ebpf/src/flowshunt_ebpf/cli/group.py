@@ -35,6 +35,11 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
-@click.group(cls=LazyGroup, name="bpf", help="Assemble, inspect and run eBPF programs.")
+@click.group(
+    cls=LazyGroup,
+    name="bpf",
+    help="Assemble, inspect and run eBPF programs.",
+    epilog="Example: flowshunt bpf info program.o",
+)
 def bpf() -> None:
     """The group itself does nothing."""
