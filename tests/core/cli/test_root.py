@@ -114,7 +114,10 @@ def all_commands():
         path, command = waiting.pop()
         yield path, command
         if isinstance(command, click.Group):
-            waiting += [(f"{path} {name}", command.commands[name]) for name in command.commands]
+            context = click.Context(command)
+            waiting += [
+                (f"{path} {name}", command.get_command(context, name)) for name in command.list_commands(context)
+            ]
 
 
 @pytest.mark.parametrize("name", CORE_COMMANDS)
