@@ -38,21 +38,22 @@ setup: $(VENV)/installed
 
 setup-dev: $(VENV)/installed-dev
 
-# The build backend is installed once, so that no project needs an environment of its own to be built in.
 $(VENV)/bin/python:
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "flowshunt needs Python 3.11 or newer: none found; name one with 'make PYTHON=/path/to/python3 ...'" >&2; exit 2; fi
-	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); \
+	@"$(PYTHON)" -m venv --clear $(VENV) || { rm -rf $(VENV); \
 		echo "'$(PYTHON) -m venv' failed: install the package that holds it (Debian, Ubuntu: python3-venv)," \
 			"or name another Python with 'make PYTHON=/path/to/python3 ...'" >&2; exit 2; }
-	$(PIP) install -q 'hatchling>=1.24' 'editables>=0.5'
 
+# The build backend is installed first, so that no project needs an environment of its own to be built in.
 $(VENV)/installed: $(PROJECTS) | $(VENV)/bin/python
+	$(PIP) install -q 'hatchling>=1.24' 'editables>=0.5'
 	$(PIP) install -q --no-build-isolation -e . $(addprefix -e ,$(FOLDERS))
 	@touch $@
 
+# Adds tools alone: what is installed may be in use by another target of the same make.
 $(VENV)/installed-dev: $(VENV)/installed
-	$(PIP) install -q --no-build-isolation -e '.[dev]' $(addprefix -e ,$(FOLDERS))
+	$(PIP) install -q --no-build-isolation -e '.[dev]'
 	@touch $@
 
 clean:
