@@ -34,7 +34,6 @@ _PER_CPU: Final = frozenset({MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.
 _RESULT: Final = MapDefinition("result", MapType.ARRAY, 4, 8, 1)
 _MINIMUM: Final = 14
 """Bytes that a test run's packet has at least (ETH_HLEN)."""
-_XDP_META_FIELDS: Final = 24
 
 
 def possible_cpus() -> int:
@@ -134,7 +133,8 @@ class KernelProgram:
         data = machine.packet()
         size = len(data)
         context = self._context(len(meta), size)
-        sent = (meta + data).ljust(_MINIMUM if not meta else len(meta) + _MINIMUM, b"\0")
+        front = b"" if self.image.context in (MEMORY, XDP, TC) else _ethernet(data)
+        sent = (meta + front + data).ljust(len(meta) + _MINIMUM + (1 if front else 0), b"\0")
         try:
             value, received, context_out, self.duration = _test_run(self._fd, sent, context, len(sent) + 4096, repeat)
         except KernelError as error:
@@ -159,8 +159,10 @@ class KernelProgram:
         if kind is MEMORY or not any(plain[4:]):
             return b""
         cleared = bytearray(plain)
-        cleared[0:4] = bytes(4)  # len is the kernel's to say
-        return bytes(cleared)
+        cleared[0:4] = bytes(4)  # len, protocol and wire_len are the kernel's to say
+        cleared[16:20] = bytes(4)
+        cleared[160:164] = bytes(4)
+        return bytes(cleared) if any(cleared) else b""
 
     def _take_packet(self, received: bytes, context_out: bytes) -> None:
         meta = struct.unpack_from("<I", context_out)[0] if self.image.context is XDP and context_out else 0
@@ -177,6 +179,12 @@ class KernelProgram:
         for fd in [*self._extra, *self._fds]:
             os.close(fd)
         self._extra, self._fds = [], []
+
+
+def _ethernet(packet: bytes) -> bytes:
+    """A header for programs that see packets from the network header on: the kernel takes it off again."""
+    kind = {4: b"\x08\x00", 6: b"\x86\xdd"}.get(packet[0] >> 4 if packet else 0, b"\0\0")
+    return bytes(12) + kind
 
 
 def _inner(m: Map) -> Iterator[tuple[bytes, Map]]:

@@ -61,6 +61,7 @@ class HostProgram:
 
     Attributes:
         code: the compiled program.
+        verdict: who says that the program is safe; None: nobody.
         checked: whether its accesses are checked at run time, for want of a verdict.
     """
 
@@ -72,6 +73,7 @@ class HostProgram:
             )
         self.image = image
         self.machine = machine
+        self.verdict = verdict
         self.checked = verdict is None
         bind_all(image, machine)
         self._budgeted = self.checked if budget is None else budget or self.checked

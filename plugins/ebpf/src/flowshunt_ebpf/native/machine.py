@@ -138,6 +138,11 @@ class Machine:
             "<QQIIQ", self._tables, row * state.REGION_BYTES, base, size, stride, limit, state.WRITABLE if writable else 0
         )
 
+    @property
+    def packet_region_address(self) -> int:
+        """Where the region of the packet is described."""
+        return self._tables_address + state.PACKET_REGION * state.REGION_BYTES
+
     def regions(self) -> list[tuple[int, int, int, int, int]]:
         """What programs may access now: (address, bytes, stride, accessible bytes of each stride, flags)."""
         count = self.get64(state.REGION_COUNT)
@@ -196,7 +201,18 @@ class Machine:
         ):
             struct.pack_into("<Q", self._context, layout.BEFORE + offset, value)
         if self.context is not XDP:
-            struct.pack_into("<I", self._context, layout.BEFORE, size)
+            self._describe(bytes(data[:14]), size)
+
+    def _describe(self, start: bytes, size: int) -> None:
+        """Set what the kernel derives of a packet: its length, and the protocol in network byte order."""
+        if self.context.meta:
+            protocol = start[12:14].ljust(2, b"\0")
+        else:  # these see packets from the network header on
+            protocol = {4: b"\x08\x00", 6: b"\x86\xdd"}.get(start[0] >> 4 if start else 0, b"\0\0")
+        struct.pack_into("<I", self._context, layout.BEFORE, size)
+        self._context[layout.BEFORE + 16 : layout.BEFORE + 20] = protocol + b"\0\0"
+        if self.context.meta:
+            struct.pack_into("<I", self._context, layout.BEFORE + 160, size)
 
     def packet(self) -> bytes:
         """The packet (or bare memory) as it stands."""

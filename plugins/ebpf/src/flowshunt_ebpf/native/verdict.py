@@ -19,12 +19,14 @@ class Verdict:
         digest: of the bytes, maps and context that it is about, see `digest`.
         verifier: who said so, such as "Linux 6.18".
         reason: why it is not safe, or the verifier's log.
+        writes_packet: whether the program may write to the packet; False only where that is known.
     """
 
     accepted: bool
     digest: bytes
     verifier: str
     reason: str = attrs.field(default="", repr=False)
+    writes_packet: bool = True
 
     def covers(self, image: Image) -> bool:
         """Whether it accepts exactly this program, with these maps and this context."""
