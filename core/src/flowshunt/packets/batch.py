@@ -65,7 +65,9 @@ class FrameBatch:
     @classmethod
     def empty(cls) -> "FrameBatch":
         """A batch of no frames."""
-        return cls(*(np.empty(0, t) for t in ("u1", "i8", "u4", "u4", "i8", "u2", "u2")))
+        data, offset, timestamp = np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64)
+        lengths, numbers = np.empty((2, 0), np.uint32), np.empty((2, 0), np.uint16)
+        return cls(data, offset, lengths[0], lengths[1], timestamp, numbers[0], numbers[1])
 
     def __len__(self) -> int:
         return len(self.offset)
