@@ -45,6 +45,7 @@ class CaptureSource:
         self._readers: list[CaptureReader] = []
         self._captures: list[Pending] = []
         self._streams: list[str] = []
+        self._batches = self._iterate()
         found = [entry for path in paths for entry in self._expand(str(path))]
         try:
             for path, explicit in found:
@@ -54,7 +55,6 @@ class CaptureSource:
             raise
         if not self._captures and not self._streams and not any(p.damage for p in self.problems):
             raise InputError("holds no capture", ", ".join(map(str, paths)), "name a capture file or a folder of them")
-        self._batches = self._iterate()
 
     @property
     def bytes_read(self) -> int:
@@ -73,9 +73,14 @@ class CaptureSource:
         return self._batches
 
     def close(self) -> None:
-        """Let go of every capture."""
+        """Let go of every capture. Batches that were given out stay valid."""
+        self._batches.close()
+        self._close_readers()
+
+    def _close_readers(self) -> None:
         for reader in self._readers:
             reader.close()
+        self._captures.clear()
 
     def _expand(self, path: str) -> list[tuple[str, bool]]:
         """The captures that an argument names, and whether it names them by themselves."""
@@ -149,7 +154,7 @@ class CaptureSource:
                 self.frames_read += len(batch)
                 yield numbered
         finally:
-            self.close()
+            self._close_readers()
 
     def _in_order(self, captures: Sequence[Pending]) -> Generator[FrameBatch]:
         if len(captures) > 1:

@@ -135,6 +135,7 @@ class ZstdBytes(_Compressed):
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
         self._frame: _BlockDecoder | None = None
         self._checksum = False
+        self._ended = False
         self._pending = memoryview(b"")
 
     def idle(self) -> bool:
@@ -158,21 +159,32 @@ class ZstdBytes(_Compressed):
         return count
 
     def _next_piece(self) -> bytes | None:
-        """What the next block, or the next frame's header, gives; None at the end or at damage."""
+        """What the next part of a frame gives: header, block or checksum; None at the end or at damage."""
         if self._frame is None:
             return self._begin_frame()
+        if self._ended:
+            return self._end_frame(self._frame)
         header = self._take(3)
         word = int.from_bytes(header, "little")
         last, kind, size = word & 1, (word >> 1) & 3, word >> 3
-        length = (1 if kind == 1 else size) + (_CHECKSUM_LENGTH if last and self._checksum else 0)
+        length = 1 if kind == 1 else size
         block = header + self._take(length)
         if len(block) < 3 + length or len(header) < 3:
             self._fail("zstd data ends early")
             return None
-        decoder = self._frame
-        if last:
-            self._frame = None
-        return decoder.decompress(block)
+        self._ended = bool(last)
+        return self._frame.decompress(block)
+
+    def _end_frame(self, frame: _BlockDecoder) -> bytes | None:
+        """Check a frame's checksum, where it has one, apart from its last block: that is good without it."""
+        self._frame, self._ended = None, False
+        if not self._checksum:
+            return b""
+        checksum = self._take(_CHECKSUM_LENGTH)
+        if len(checksum) < _CHECKSUM_LENGTH:
+            self._fail("zstd data ends early")
+            return None
+        return frame.decompress(checksum)
 
     def _begin_frame(self) -> bytes | None:
         magic = self._take(4)

@@ -92,6 +92,7 @@ class CaptureReader:
     def _open(self, chunk: int) -> MappedWindow | StreamWindow:
         descriptor, owned = _descriptor(self.path)
         try:
+            mappable = mapped_kind(os.fstat(descriptor).st_mode) and os.lseek(descriptor, 0, os.SEEK_CUR) == 0
             source: ByteSource = FileBytes(descriptor, owned=owned)
             start = bytearray(4)
             room, filled = memoryview(start), 0
@@ -104,7 +105,7 @@ class CaptureReader:
                 self._compressed = "gzip" if start.startswith(GZIP_MAGIC) else "zstd"
                 source = FileBytes(descriptor, bytes(start), owned=owned)
                 source = GzipBytes(source) if self._compressed == "gzip" else ZstdBytes(source)
-            elif mapped_kind(os.fstat(descriptor).st_mode) and (window := _map(descriptor, owned=owned)):
+            elif mappable and (window := _map(descriptor, owned=owned)):
                 return window
             else:
                 source = FileBytes(descriptor, bytes(start), owned=owned)
@@ -151,14 +152,15 @@ class CaptureReader:
             window.release(self._position)
             assert self._format is not None
             found = self._format.index(window.data, self._position, window.end, frames, span)
-            position, self._position = window.base, found.position
+            base, self._position = window.base, found.position
             if found.state == DAMAGED:
                 self._end(found.position, found.damage)
-            elif found.state == MORE:
-                self._continue()
             if len(found.batch):
-                self._check_links(found.batch, position)
+                # Reading on, which may have to wait for a pipe, is left to the next call.
+                self._check_links(found.batch, base)
                 return found.batch
+            if found.state == MORE:
+                self._continue()
         return None
 
     def _check_links(self, batch: FrameBatch, base: int) -> None:
