@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
+
 from flowshunt.errors import InputError
 from flowshunt.insn import (
+    ADD,
     ALU,
     ALU64,
     ATOMIC,
@@ -34,11 +36,9 @@ from flowshunt.insn import (
     ST,
     STX,
     SUB,
-    ADD,
     Instruction,
     X,
 )
-
 from flowshunt_ebpf.contexts.layout import Context, Field
 
 _R10: Final = 1 << 10
@@ -63,10 +63,9 @@ def context_accesses(
 ) -> tuple[ContextAccess, ...]:
     """The accesses through the context pointer, by instruction.
 
-    `targets`: for each instruction the index that it jumps to or calls, -1 for none; `where`: an instruction's place, for
-    messages. Raises InputError for an access
-    that the context does not allow, and for a register that is the context on one way to an instruction and something
-    else on another.
+    `targets`: for each instruction the index that it jumps to or calls, -1 for none; `where`: an instruction's place,
+    for messages. Raises InputError for an access that the context does not allow, and for a register that is the
+    context on one way to an instruction and something else on another.
     """
     count = len(instructions)
     # For each instruction: may hold the context, must hold it, may point into the stack. None: not reached yet.
@@ -86,7 +85,7 @@ def context_accesses(
             cls = opcode & 7
             target = -1
             falls = True
-            if cls == ALU64 or cls == ALU:
+            if cls in (ALU64, ALU):
                 bit = 1 << i.dst
                 if cls == ALU64 and opcode & OP_MASK == MOV and opcode & X and not i.offset:
                     source = i.src
@@ -135,7 +134,7 @@ def context_accesses(
                 if cls == STX and opcode & 0xE0 == ATOMIC:
                     bit = 1 << i.dst if i.imm == LOAD_ACQ else 1 << i.src | 1
                     may, must, stack = may & ~bit, must & ~bit, stack & ~bit | _R10
-            elif cls == JMP or cls == JMP32:
+            elif cls in (JMP, JMP32):
                 op = opcode & OP_MASK
                 if op == CALL and cls == JMP:
                     if i.src == PSEUDO_CALL:
@@ -150,7 +149,7 @@ def context_accesses(
                     falls = False
                 else:
                     target = targets[index]
-                    falls = not (op == JA)
+                    falls = op != JA
             else:
                 bit = 1 << i.dst if opcode == 0x18 else _CALLER_SAVED
                 may, must, stack = may & ~bit, must & ~bit, stack & ~bit

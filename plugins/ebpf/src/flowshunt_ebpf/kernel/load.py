@@ -8,10 +8,16 @@ from collections.abc import Sequence
 from typing import Final
 
 import attrs
-from flowshunt.insn import (
-    CALL_K, LD_IMM64, PSEUDO_MAP_FD, PSEUDO_MAP_IDX, PSEUDO_MAP_IDX_VALUE, PSEUDO_MAP_VALUE, encode,
-)  # fmt: skip
 
+from flowshunt.insn import (
+    CALL_K,
+    LD_IMM64,
+    PSEUDO_MAP_FD,
+    PSEUDO_MAP_IDX,
+    PSEUDO_MAP_IDX_VALUE,
+    PSEUDO_MAP_VALUE,
+    encode,
+)  # fmt: skip
 from flowshunt_ebpf.kernel import syscall
 from flowshunt_ebpf.kernel.syscall import KernelError, bpf
 from flowshunt_ebpf.program import AttachType, MapDefinition, MapFlag, MapType, Program, ProgramType
@@ -154,7 +160,9 @@ def load_bytes(
     return fd
 
 
-def load_program(program: Program, map_fds: Sequence[int], *, program_type: ProgramType | None = None) -> tuple[int, str]:
+def load_program(
+    program: Program, map_fds: Sequence[int], *, program_type: ProgramType | None = None
+) -> tuple[int, str]:
     """Load a program; gives its descriptor and the verifier's log (its last lines tell what the analysis took).
 
     Raises KernelError with the verifier's log where the kernel refuses it.

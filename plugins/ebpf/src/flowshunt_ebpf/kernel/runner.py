@@ -4,14 +4,34 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import attrs
+
 from flowshunt.errors import CapabilityError, InputError
 from flowshunt.insn import (
-    ADD, JLE, R0, R1, R2, R3, R6, R10, DW, W, Instruction, alu64_imm, call_local, exit_, jmp, ldx, ld_map_value, mov64, mov64_imm, stx,
+    ADD,
+    DW,
+    JLE,
+    R0,
+    R1,
+    R2,
+    R3,
+    R6,
+    R10,
+    Instruction,
+    W,
+    alu64_imm,
+    call_local,
+    exit_,
+    jmp,
+    ld_map_value,
+    ldx,
+    mov64,
+    mov64_imm,
+    stx,
 )  # fmt: skip
-
 from flowshunt_ebpf.contexts.layout import MEMORY, TC, XDP
 from flowshunt_ebpf.kernel import load, syscall
 from flowshunt_ebpf.kernel.syscall import KernelError, bpf
@@ -38,8 +58,8 @@ _MINIMUM: Final = 14
 
 def possible_cpus() -> int:
     """For how many CPUs the kernel keeps per-CPU values."""
-    with open("/sys/devices/system/cpu/possible", encoding="ascii") as file:
-        return max(int(part) for part in file.read().strip().replace("-", ",").split(",")) + 1
+    text = Path("/sys/devices/system/cpu/possible").read_text(encoding="ascii")
+    return max(int(part) for part in text.strip().replace("-", ",").split(",")) + 1
 
 
 def _test_run(fd: int, data: bytes, context: bytes, room: int, repeat: int) -> tuple[int, bytes, bytes, int]:
@@ -101,7 +121,9 @@ class KernelProgram:
             if lacking:
                 raise CapabilityError(f"the kernel runner can't run here: {lacking}") from None
             reason = "; ".join(line for line in error.log.strip().splitlines()[-3:] if line) or error.strerror
-            raise InputError(f"{error.strerror or 'refused'}: {reason}", f"program {program.name}", "see the verifier's log") from error
+            raise InputError(
+                f"{error.strerror or 'refused'}: {reason}", f"program {program.name}", "see the verifier's log"
+            ) from error
         self.info = load.program_info(self._fd)
         self.verdict = Verdict(True, digest(image.program, image.context), syscall.release(), self.log)
 
@@ -211,8 +233,9 @@ def push_map(m: Map, fd: int) -> None:
         if per_cpu:
             size, step = m.definition.value_size, m.value_stride
             parts = [value[cpu * size : (cpu + 1) * size].ljust(step, b"\0") for cpu in range(m.cpus)]
-            value = (b"".join(parts) + bytes(_width(m)))[: _width(m)]
-        load.update(fd, key, value)
+            load.update(fd, key, (b"".join(parts) + bytes(_width(m)))[: _width(m)])
+        else:
+            load.update(fd, key, value)
 
 
 def pull_map(m: Map, fd: int) -> None:
@@ -231,7 +254,9 @@ def pull_map(m: Map, fd: int) -> None:
     for key, value in found.items():
         if m.definition.type in _PER_CPU:
             parts = [value[at : at + size] for at in range(0, len(value), step)]
-            m.update(key, b"".join((parts + [bytes(size)] * m.cpus)[: m.cpus]) if m.cpus > 1 else parts[_busiest(parts)])
+            m.update(
+                key, b"".join((parts + [bytes(size)] * m.cpus)[: m.cpus]) if m.cpus > 1 else parts[_busiest(parts)]
+            )
         else:
             m.update(key, value)
 

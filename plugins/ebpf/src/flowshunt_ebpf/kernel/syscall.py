@@ -57,7 +57,7 @@ def missing() -> str | None:
         return str(error)
     except KernelError as error:
         reasons = {
-            errno.EPERM: "loading programs needs CAP_BPF and CAP_NET_ADMIN, or root; a container may forbid it all the same",
+            errno.EPERM: "loading programs needs CAP_BPF and CAP_NET_ADMIN, or root; containers may forbid it",
             errno.ENOSYS: "this kernel has no bpf system call",
         }
         return reasons.get(error.errno or 0, str(error))

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flowshunt.errors import InputError
-
 from flowshunt_ebpf.maps import header as h
 from flowshunt_ebpf.maps.map import ANY, NO_EXIST, Map, round8
 from flowshunt_ebpf.program import MapType

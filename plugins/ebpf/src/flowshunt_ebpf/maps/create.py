@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from flowshunt_ebpf.maps.map import Map, check_type
-from flowshunt_ebpf.program import MapDefinition
+from flowshunt_ebpf.program import MapDefinition, MapType
 
 
 def create(definition: MapDefinition, *, cpus: int = 1) -> Map:
@@ -16,11 +16,11 @@ def create(definition: MapDefinition, *, cpus: int = 1) -> Map:
     from flowshunt_ebpf.maps.arrays import ARRAYS
 
     if definition.type in ARRAYS:
-        return ARRAYS[definition.type](definition, cpus=cpus)
+        return ARRAYS[MapType(definition.type)](definition, cpus=cpus)
     from flowshunt_ebpf.maps.tables import TABLES
 
     if definition.type in TABLES:
-        return TABLES[definition.type](definition, cpus=cpus)
+        return TABLES[MapType(definition.type)](definition, cpus=cpus)
     from flowshunt_ebpf.maps.rings import RINGS
 
     return RINGS[definition.type](definition, cpus=cpus)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flowshunt.errors import InputError
-
 from flowshunt_ebpf.maps import header as h
 from flowshunt_ebpf.maps.memory import GuardedMemory
 from flowshunt_ebpf.maps.supported import MAP_TYPES, TARGET_MAPS
@@ -206,7 +205,7 @@ class Map:
     # In bulk
 
     def read(self) -> tuple["NDArray[np.uint8]", "NDArray[np.uint8]"]:
-        """All entries: keys as uint8[n, key size] and values as uint8[n, value size], per CPU uint8[n, CPUs, value size]."""
+        """All entries: uint8[n, key size] and uint8[n, value size]; per CPU uint8[n, CPUs, value size]."""
         import numpy as np
 
         definition = self.definition
@@ -269,7 +268,9 @@ class Map:
                 -12: "the map has no room left", -17: "the key is there already", -22: "the request is not valid",
                 -95: "this map type has no such operation", -28: "the map has no room left",
             }  # fmt: skip
-            raise InputError(f"{what} refused: {reasons.get(status, f'error {status}')}", f"map {self.name}", "see its definition")
+            raise InputError(
+                f"{what} refused: {reasons.get(status, f'error {status}')}", f"map {self.name}", "see its definition"
+            )
 
 
 def check_type(definition: MapDefinition) -> None:
@@ -277,7 +278,9 @@ def check_type(definition: MapDefinition) -> None:
     if definition.type not in MAP_TYPES:
         known = ", ".join(sorted(t.name.lower() for t in MAP_TYPES))
         raise InputError(
-            f"maps of type {definition.type_name} are not there in user space", f"map {definition.name}", f"these are: {known}"
+            f"maps of type {definition.type_name} are not there in user space",
+            f"map {definition.name}",
+            f"these are: {known}",
         )
 
 

@@ -39,7 +39,9 @@ def map_anonymous(size: int, protection: int) -> int:
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
     address = libc().mmap(None, size, protection, flags, -1, 0)
     if address == _FAILED:
-        raise CapabilityError(f"can't map {size} bytes of memory (errno {ctypes.get_errno()}; free some, or ask for less)")
+        raise CapabilityError(
+            f"can't map {size} bytes of memory (errno {ctypes.get_errno()}; free some, or ask for less)"
+        )
     return int(address)
 
 
@@ -76,7 +78,7 @@ class GuardedMemory:
 
 
 def view(owner: object, address: int, size: int) -> memoryview:
-    """`size` bytes at an address of memory that `owner` keeps alive, as a writable memoryview that keeps `owner` alive."""
+    """`size` bytes at an address, as a writable memoryview that keeps the memory's `owner` alive."""
     array = (ctypes.c_uint8 * size).from_address(address)
     array._owner = owner  # type: ignore[attr-defined]
     return memoryview(array).cast("B")

@@ -3,9 +3,19 @@
 from typing import Any
 
 from flowshunt.compiled import piece
-
 from flowshunt_ebpf.maps.header import (
-    BUCKET_MASK, CPUS, HASHES, HEAD, LOCK, MAX_ENTRIES, SEED, STRIDE, TAIL, VALUE_SIZE, VALUE_STRIDE, VALUES,
+    BUCKET_MASK,
+    CPUS,
+    HASHES,
+    HEAD,
+    LOCK,
+    MAX_ENTRIES,
+    SEED,
+    STRIDE,
+    TAIL,
+    VALUE_SIZE,
+    VALUE_STRIDE,
+    VALUES,
 )  # fmt: skip
 from flowshunt_ebpf.maps.native_hash import MACHINE_CPU, hash_key
 from flowshunt_ebpf.maps.raw import copy, fill_zero, load8, load32, load64, lock, store8, store64, unlock
@@ -79,7 +89,7 @@ def unsupported(m: Any, key: Any, c: Any, d: Any, e: Any, machine: Any) -> Any:
 
 def push(m: Any, value: Any, flags: Any, d: Any, e: Any, machine: Any) -> Any:
     """Put a value into a queue or stack; flag 2 (BPF_EXIST): a full one gives up its oldest."""
-    if flags != 0 and flags != 2:
+    if flags & ~2 != 0:
         return -22
     capacity = load32(m + MAX_ENTRIES)
     lock(m + LOCK)

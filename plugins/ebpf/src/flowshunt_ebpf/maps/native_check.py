@@ -6,7 +6,6 @@ The kinds are those of `maps.supported.Argument`, eight bytes a helper in the ta
 from typing import Any, Final
 
 from flowshunt.compiled import piece
-
 from flowshunt_ebpf.maps.header import KEY_SIZE, TYPE, VALUE_SIZE
 from flowshunt_ebpf.maps.native_ring import MACHINE_MAP_COUNT, MACHINE_MAPS
 from flowshunt_ebpf.maps.raw import below, load8, load32, load64
@@ -41,10 +40,10 @@ def inside(machine: Any, address: Any, size: Any, flags: Any) -> Any:
 @piece
 def _is_map(machine: Any, address: Any) -> Any:
     maps = load64(machine + MACHINE_MAPS)
+    found = False
     for number in range(load64(machine + MACHINE_MAP_COUNT)):
-        if load64(maps + 8 * number) == address:
-            return True
-    return False
+        found = found or load64(maps + 8 * number) == address
+    return found
 
 
 @piece
@@ -71,20 +70,20 @@ def _fits(machine: Any, kind: Any, value: Any, following: Any, m: Any) -> Any:
             return found == 27
         if kind == 17:
             return found == 4
-        return kind == 2 or found == 14 or found == 16 or found == 17 or found == 25
+        return kind == 2 or found in (14, 16, 17, 25)
     if kind == 3:
         return inside(machine, value, load32(m + KEY_SIZE), 0)
     if kind == 4:
         return inside(machine, value, load32(m + VALUE_SIZE), 0)
     if kind == 5:
         return inside(machine, value, load32(m + VALUE_SIZE), WRITABLE)
-    if kind == 6 or kind == 7 or kind == 8:
+    if 6 <= kind <= 8:
         if not below(following, 1 << 31):
             return False
         if kind == 7 and following == 0:
             return True
         return inside(machine, value, following, WRITABLE if kind == 8 else 0)
-    if kind == 11 or kind == 12:
+    if 11 <= kind <= 12:
         return inside(machine, value, 4 if kind == 11 else 8, WRITABLE)
     if kind == 13:
         return _is_string(machine, value)

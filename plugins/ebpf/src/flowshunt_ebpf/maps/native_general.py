@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from flowshunt.compiled import piece
-
 from flowshunt_ebpf.maps.header import MAX_ENTRIES, TYPE, VALUE_OFFSET
 from flowshunt_ebpf.maps.native_array import element
 from flowshunt_ebpf.maps.native_hash import MACHINE_CPU, node_of
@@ -132,7 +131,7 @@ def _digit(byte: Any) -> Any:
 def _parse(text: Any, size: Any, flags: Any, signed: Any, out: Any) -> Any:
     """As __bpf_strtoull of kernel/bpf/helpers.c: gives the characters read, the number at `out`."""
     base = flags & 0x1F
-    if size <= 0 or flags & ~0x1F != 0 or (base != 0 and base != 8 and base != 10 and base != 16):
+    if size <= 0 or flags & ~0x1F != 0 or base not in (0, 8, 10, 16):
         return EINVAL
     size = min(size, 63)
     at = 0
@@ -209,7 +208,7 @@ def redirect(target: Any, flags: Any, c: Any, d: Any, e: Any, machine: Any) -> A
 def redirect_map(m: Any, key: Any, flags: Any, d: Any, e: Any, machine: Any) -> Any:
     """bpf_redirect_map: by a map's entry; where there is none, the action in the flags' low two bits."""
     kind = load32(m + TYPE)
-    devices = kind == DEVMAP or kind == DEVMAP_HASH
+    devices = kind in (DEVMAP, DEVMAP_HASH)
     if flags & ~(27 if devices else 3) != 0:
         return 0
     key &= 0xFFFFFFFF

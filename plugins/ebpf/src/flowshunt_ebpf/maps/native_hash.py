@@ -7,12 +7,40 @@ first is set when the entry is used. Free nodes form a chain; nodes from FRESH o
 from typing import Any
 
 from flowshunt.compiled import piece
-
 from flowshunt_ebpf.maps.header import (
-    BUCKET_MASK, BUCKETS, COUNT, CPUS, FREE, FRESH, HAND, KEY_SIZE, LOCK, MAX_ENTRIES, NODE_HASH, NODE_KEY, NODE_NEXT,
-    SEED, STRIDE, VALUE_OFFSET, VALUE_SIZE, VALUE_STRIDE, VALUES,
+    BUCKET_MASK,
+    BUCKETS,
+    COUNT,
+    CPUS,
+    FREE,
+    FRESH,
+    HAND,
+    KEY_SIZE,
+    LOCK,
+    MAX_ENTRIES,
+    NODE_HASH,
+    NODE_KEY,
+    NODE_NEXT,
+    SEED,
+    STRIDE,
+    VALUE_OFFSET,
+    VALUE_SIZE,
+    VALUE_STRIDE,
+    VALUES,
 )  # fmt: skip
-from flowshunt_ebpf.maps.raw import copy, equal, fill_zero, load8, load32, load64, lock, shift_right, store8, store32, unlock
+from flowshunt_ebpf.maps.raw import (
+    copy,
+    equal,
+    fill_zero,
+    load8,
+    load32,
+    load64,
+    lock,
+    shift_right,
+    store8,
+    store32,
+    unlock,
+)
 
 # The offsets of the state block that maps need; they are those of native.state, which stands above this room.
 MACHINE_CPU = 120

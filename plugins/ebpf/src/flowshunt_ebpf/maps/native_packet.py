@@ -7,7 +7,6 @@ The context pointer is the structure that programs see; the packet's real pointe
 from typing import Any, Final
 
 from flowshunt.compiled import piece
-
 from flowshunt_ebpf.maps.raw import copy, fill_zero, load8, load16, load32, load64, store16, store32, store64
 
 # Offsets from the context pointer, those of contexts.layout.

@@ -7,8 +7,19 @@ is where stands apart, out of programs' reach: a table of records (position, byt
 from typing import Any, Final
 
 from flowshunt.compiled import piece
-
-from flowshunt_ebpf.maps.header import HEAD, LOCK, LOST, MAX_ENTRIES, RECORD_HEAD, RECORD_MASK, RECORD_TAIL, RECORDS, TAIL, TYPE, VALUES
+from flowshunt_ebpf.maps.header import (
+    HEAD,
+    LOCK,
+    LOST,
+    MAX_ENTRIES,
+    RECORD_HEAD,
+    RECORD_MASK,
+    RECORD_TAIL,
+    RECORDS,
+    TAIL,
+    TYPE,
+    VALUES,
+)
 from flowshunt_ebpf.maps.raw import copy, load32, load64, lock, store32, store64, unlock
 
 BUSY: Final = 0
@@ -24,7 +35,7 @@ RINGBUF: Final = 27
 
 @piece
 def reserve(m: Any, size: Any, machine: Any) -> Any:
-    """The address of a new record of `size` bytes; 0 where the ring has no room. As the kernel it counts a header of 8."""
+    """The address of a new record of `size` bytes; 0 where there is no room. As in the kernel a header of 8 counts."""
     capacity = load32(m + MAX_ENTRIES)
     if size < 0 or size > capacity:
         return 0
@@ -73,7 +84,7 @@ def _finish_anywhere(place: Any, state: Any, machine: Any) -> Any:
         m = load64(maps + 8 * number)
         if load32(m + TYPE) == RINGBUF:
             first = load64(m + VALUES)
-            if first <= place and place < first + 2 * load32(m + MAX_ENTRIES):
+            if first <= place < first + 2 * load32(m + MAX_ENTRIES):
                 finish(m, place, state)
                 return
 

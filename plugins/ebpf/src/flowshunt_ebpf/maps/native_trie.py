@@ -7,9 +7,18 @@ others), the key's data, the value. A key is its prefix length (32 bits) and its
 from typing import Any, Final
 
 from flowshunt.compiled import piece
-
 from flowshunt_ebpf.maps.header import (
-    COUNT, FREE, FRESH, KEY_SIZE, LOCK, MAX_ENTRIES, ROOT, STRIDE, VALUE_OFFSET, VALUE_SIZE, VALUES,
+    COUNT,
+    FREE,
+    FRESH,
+    KEY_SIZE,
+    LOCK,
+    MAX_ENTRIES,
+    ROOT,
+    STRIDE,
+    VALUE_OFFSET,
+    VALUE_SIZE,
+    VALUES,
 )  # fmt: skip
 from flowshunt_ebpf.maps.raw import copy, load8, load32, load64, lock, store32, unlock
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from flowshunt.compiled import c_function
 from numba import types
 
+from flowshunt.compiled import c_function
 from flowshunt_ebpf.maps import native_array, native_hash, native_trie
 from flowshunt_ebpf.maps.map import Map
 from flowshunt_ebpf.program import MapType as T

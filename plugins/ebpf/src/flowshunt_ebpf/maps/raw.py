@@ -7,10 +7,11 @@ memory are zero-extended up to 32 bits; 64-bit ones are the same bits read as si
 from collections.abc import Callable
 from typing import Any
 
-from flowshunt.compiled import piece
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
+
+from flowshunt.compiled import piece
 
 _I64 = ir.IntType(64)
 _BYTES = ir.IntType(8).as_pointer()

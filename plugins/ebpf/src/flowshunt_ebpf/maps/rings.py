@@ -28,7 +28,9 @@ class RingMap(Map):
         """The size is a power of two, and there are no keys or values."""
         d = self.definition
         if d.key_size or d.value_size or d.max_entries < 64 or d.max_entries & (d.max_entries - 1):
-            raise self.wrong(f"its size is {d.max_entries} bytes", "a power of two from 64 on; key and value sizes are 0")
+            raise self.wrong(
+                f"its size is {d.max_entries} bytes", "a power of two from 64 on; key and value sizes are 0"
+            )
 
     @property
     def room(self) -> int:

@@ -21,7 +21,9 @@ class HashMap(Map):
         """Keys and values have some size, and there is room for an entry."""
         d = self.definition
         if not d.key_size or not d.value_size or not d.max_entries:
-            raise self.wrong("it has no entry, or keys or values of no size", "give key_size, value_size and max_entries")
+            raise self.wrong(
+                "it has no entry, or keys or values of no size", "give key_size, value_size and max_entries"
+            )
         if d.max_entries > _MAX_ENTRIES or d.key_size > 512:
             raise self.wrong("it is too large", f"keys have up to 512 bytes; {_MAX_ENTRIES} entries are possible")
 
@@ -57,7 +59,7 @@ class HashMap(Map):
         import numpy as np
 
         d = self.definition
-        starts = np.frombuffer(self.node_addresses(), np.int64) - self.values_address
+        starts = np.frombuffer(memoryview(self.node_addresses()), np.int64) - self.values_address
         everything = np.frombuffer(self.values_view, np.uint8)
         keys = everything[starts[:, None] + (h.NODE_KEY + np.arange(d.key_size))]
         width = self.value_stride * self.cpus
@@ -80,10 +82,9 @@ class HashMap(Map):
             self._value(flat[0].tobytes())
         if self.cpus > 1:
             whole = np.zeros((rows, self.cpus, self.value_stride), np.uint8)
-            given = flat.reshape(rows, -1, d.value_size) if flat.shape[1] % d.value_size == 0 else None
-            if given is None or given.shape[1] not in (1, self.cpus):
-                self._value(flat[0].tobytes() if rows else b"")
-            whole[:, :, : d.value_size] = given
+            if rows and flat.shape[1] not in (d.value_size, d.value_size * self.cpus):
+                raise self.wrong(f"values of {flat.shape[1]} bytes", f"give {d.value_size}, or that for each CPU")
+            whole[:, :, : d.value_size] = flat.reshape(rows, -1, d.value_size)
             flat = whole.reshape(rows, -1)
         done = update_many(self, flat_keys.ctypes.data, flat.ctypes.data, rows)
         if done < rows:

@@ -10,11 +10,55 @@ from functools import lru_cache
 from typing import Final
 
 from flowshunt.insn import (
-    ADD, ALU, ALU64, AND, ARSH, ATOMIC, CALL, CMPXCHG, DIV, END, EXIT, FETCH, IND, JA, JCOND, JEQ, JGE, JGT, JLE, JLT,
-    JMP, JMP32, JNE, JSET, JSGE, JSGT, JSLE, JSLT, LD, LD_IMM64, LDX, LOAD_ACQ, LSH, MEMSX, MOD, MOV, MUL, NEG, OR, RSH,
-    ST, STORE_REL, STX, SUB, XCHG, XOR, Instruction, X,
+    ADD,
+    ALU,
+    ALU64,
+    AND,
+    ARSH,
+    ATOMIC,
+    CALL,
+    CMPXCHG,
+    DIV,
+    END,
+    EXIT,
+    FETCH,
+    IND,
+    JA,
+    JCOND,
+    JEQ,
+    JGE,
+    JGT,
+    JLE,
+    JLT,
+    JMP,
+    JMP32,
+    JNE,
+    JSET,
+    JSGE,
+    JSGT,
+    JSLE,
+    JSLT,
+    LD,
+    LD_IMM64,
+    LDX,
+    LOAD_ACQ,
+    LSH,
+    MEMSX,
+    MOD,
+    MOV,
+    MUL,
+    NEG,
+    OR,
+    RSH,
+    ST,
+    STORE_REL,
+    STX,
+    SUB,
+    XCHG,
+    XOR,
+    Instruction,
+    X,
 )  # fmt: skip
-
 from flowshunt_ebpf.contexts.layout import DATA, DATA_END
 from flowshunt_ebpf.native import state
 from flowshunt_ebpf.native.arm64_calls import FORGET, call, charge, leave
@@ -226,7 +270,9 @@ def _atomic(e: Emission, i: Instruction, size: int) -> None:
         e.lines.append(f"mov {src}, {letter}9")
     elif i.imm == CMPXCHG:
         e.emit(f"retry_{n}:", f"ldxr {letter}9, [x10]", f"cmp {letter}9, {names[0]}", f"b.ne done_{n}")
-        e.emit(f"stlxr w12, {src}, [x10]", f"cbnz w12, retry_{n}", "dmb ish", f"done_{n}:", f"mov {names[0]}, {letter}9")
+        e.emit(
+            f"stlxr w12, {src}, [x10]", f"cbnz w12, retry_{n}", "dmb ish", f"done_{n}:", f"mov {names[0]}, {letter}9"
+        )
     elif not i.imm & FETCH:
         e.emit(f"retry_{n}:", f"ldxr {letter}9, [x10]", f"{_PLAIN[i.imm & 0xF0]} {letter}9, {letter}9, {src}")
         e.emit(f"stxr w12, {letter}9, [x10]", f"cbnz w12, retry_{n}")

@@ -6,7 +6,6 @@ Every function saves the frame pointer and the link register; subprograms also s
 from typing import Final
 
 from flowshunt.insn import PSEUDO_CALL, Instruction
-
 from flowshunt_ebpf.maps.header import MAX_ENTRIES, OPERATIONS, VALUES
 from flowshunt_ebpf.maps.supported import INLINE_ARRAYS, MAP_OPERATIONS
 from flowshunt_ebpf.native import state
@@ -118,8 +117,12 @@ def _array_lookup(e: Emission) -> None:
     n = e.index
     if e.checked:
         e.emit("mov x11, x1", "movz w10, #4", "movz w12, #0", "bl check_access")
-    e.emit("ldr w9, [x1]", *_constant(known.definition.max_entries, "x10"), "movz x7, #0", "cmp w9, w10", f"b.hs done_{n}")
-    e.emit(*_constant(known.stride, "x10"), *_constant(known.values_address, "x7"), "madd x7, x9, x10, x7", f"done_{n}:")
+    e.emit(
+        "ldr w9, [x1]", *_constant(known.definition.max_entries, "x10"), "movz x7, #0", "cmp w9, w10", f"b.hs done_{n}"
+    )
+    e.emit(
+        *_constant(known.stride, "x10"), *_constant(known.values_address, "x7"), "madd x7, x9, x10, x7", f"done_{n}:"
+    )
 
 
 def _tail_call(e: Emission) -> None:
@@ -194,7 +197,9 @@ def _loop(e: Emission) -> None:
         e.emit(f"loop_call_{callback}:", f"bl F{callback}", "b loop_called")
     e.emit("loop_called:", "add w22, w22, #1", "cbz x7, loop_next", "loop_done:", "mov w7, w22")
     e.emit(f"add x25, x25, #{state.FRAME_BYTES}", "ldp x21, x22, [sp], #16", "ldp x19, x20, [sp], #16")
-    e.emit("ldp x29, x30, [sp], #16", "ret", "loop_invalid:", "movn x7, #21", "ret", "loop_too_long:", "movn x7, #6", "ret")
+    e.emit(
+        "ldp x29, x30, [sp], #16", "ret", "loop_invalid:", "movn x7, #21", "ret", "loop_too_long:", "movn x7, #6", "ret"
+    )
 
 
 def _check_access(e: Emission) -> None:

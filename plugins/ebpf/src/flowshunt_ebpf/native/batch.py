@@ -1,13 +1,13 @@
-"""Many frames with one call from Python: a native loop that sets the context, runs the program and takes its results."""
+"""Many frames with one call from Python: a native loop sets the context, runs the program and takes its results."""
 
 from typing import Any, Final, cast
 
 import attrs
 import numpy as np
-from flowshunt.errors import InputError
-from flowshunt.packets.batch import FrameBatch
 from numpy.typing import NDArray
 
+from flowshunt.errors import InputError
+from flowshunt.packets.batch import FrameBatch
 from flowshunt_ebpf.contexts.layout import MEMORY
 from flowshunt_ebpf.maps.map import Map
 from flowshunt_ebpf.maps.rings import RingMap
@@ -88,9 +88,16 @@ class BatchDriver:
             self._check_in_place(program)
         if record is not None:
             place = record.map.value_address
-            if place is None or record.offset < 0 or record.size <= 0 or record.offset + record.size > record.map.values_bytes:
+            if (
+                place is None
+                or record.offset < 0
+                or record.size <= 0
+                or record.offset + record.size > record.map.values_bytes
+            ):
                 raise InputError(
-                    f"a record of {record.size} bytes at {record.offset}", f"map {record.map.name}", "name bytes of an array map"
+                    f"a record of {record.size} bytes at {record.offset}",
+                    f"map {record.map.name}",
+                    "name bytes of an array map",
                 )
         self.program = program
         self.in_place = in_place
@@ -103,7 +110,11 @@ class BatchDriver:
         image = program.image
         writers = sorted(image.helpers & PACKET_WRITERS)
         if writers:
-            raise InputError(f"it calls helper {writers[0]}, which writes to packets", f"program {image.program.name}", "let it have copies")
+            raise InputError(
+                f"it calls helper {writers[0]}, which writes to packets",
+                f"program {image.program.name}",
+                "let it have copies",
+            )
         if program.verdict is not None and program.verdict.writes_packet:
             raise InputError(
                 f"nothing says that it does not write to packets ({program.verdict.verifier})",
@@ -155,8 +166,8 @@ class BatchDriver:
         settings = np.array(
             [
                 self.program.entry_address, machine.address, machine.context_address, data.ctypes.data,
-                machine.packet_start, machine.packet_end, HEADROOM, machine.packet_room, int(self.in_place), self.budget,
-                place, record.size if record else 0, int(self.keep_packets), machine.packet_region_address,
+                machine.packet_start, machine.packet_end, HEADROOM, machine.packet_room, int(self.in_place),
+                self.budget, place, record.size if record else 0, int(self.keep_packets), machine.packet_region_address,
             ],
             np.int64,
         )  # fmt: skip
@@ -166,7 +177,8 @@ class BatchDriver:
                 done = int(
                     run_frames(
                         settings, done, offset, length, ports, outcome.value, outcome.start, outcome.length,
-                        outcome.redirect, outcome.fault, outcome.record.reshape(-1), outcome.packets, outcome.packet_offset,
+                        outcome.redirect, outcome.fault, outcome.record.reshape(-1), outcome.packets,
+                        outcome.packet_offset,
                     )
                 )  # fmt: skip
                 self.drain()
@@ -184,7 +196,9 @@ class BatchDriver:
 
     def _check_frames(self, data: NDArray[np.uint8], offset: NDArray[np.int64], length: NDArray[np.uint32]) -> None:
         if not data.flags.c_contiguous or data.dtype != np.uint8 or data.ndim != 1:
-            raise InputError("the frames' buffer is no contiguous run of bytes", "batch", "give a one-dimensional uint8 array")
+            raise InputError(
+                "the frames' buffer is no contiguous run of bytes", "batch", "give a one-dimensional uint8 array"
+            )
         if len(length) != len(offset):
             raise InputError(f"{len(offset)} offsets, {len(length)} lengths", "batch", "give columns of equal length")
         wide = length.astype(np.int64)
@@ -196,12 +210,18 @@ class BatchDriver:
             if len(long):
                 room = self.program.machine.packet_room
                 raise InputError(
-                    f"frame {long[0]} has {wide[long[0]]} bytes; there is room for {room}", "batch", "make the machine with more"
+                    f"frame {long[0]} has {wide[long[0]]} bytes; there is room for {room}",
+                    "batch",
+                    "make the machine with more",
                 )
 
     def _room(self, length: NDArray[np.uint32]) -> int:
         machine = self.program.machine
-        return int(len(length) * (machine.packet_end - machine.packet_start)) if self._grows() else int(length.sum(dtype=np.int64))
+        return (
+            int(len(length) * (machine.packet_end - machine.packet_start))
+            if self._grows()
+            else int(length.sum(dtype=np.int64))
+        )
 
     def _grows(self) -> bool:
         return bool(self.program.image.helpers & {38, 43, 44, 65}) or 12 in self.program.image.helpers

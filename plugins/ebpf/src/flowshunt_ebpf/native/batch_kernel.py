@@ -3,13 +3,21 @@
 from typing import Any
 
 import numpy as np
-from flowshunt.compiled import column, kernel
 from numba import types
 
+from flowshunt.compiled import column, kernel
 from flowshunt_ebpf.contexts.layout import DATA, DATA_END, DATA_META, HARD_END, HARD_START
 from flowshunt_ebpf.maps.raw import call1, copy, load16, load32, load64, store32, store64
 from flowshunt_ebpf.native.state import (
-    BUDGET, DRAIN, FAULT, KIND, KIND_XDP, LOCK_HELD, REDIRECT_KEY, REDIRECT_MAP, REDIRECT_TARGET,
+    BUDGET,
+    DRAIN,
+    FAULT,
+    KIND,
+    KIND_XDP,
+    LOCK_HELD,
+    REDIRECT_KEY,
+    REDIRECT_MAP,
+    REDIRECT_TARGET,
 )  # fmt: skip
 
 _XDP_INGRESS = 12
@@ -109,4 +117,3 @@ def run_frames(
         if load32(machine + DRAIN) != 0:
             return row + 1
     return np.int64(len(offset))
-

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 import attrs
-from flowshunt.insn import CALL_K, MAY_GOTO, PSEUDO_CALL
 
+from flowshunt.insn import CALL_K, MAY_GOTO, PSEUDO_CALL
 from flowshunt_ebpf.native.image import Image
 
 TAIL_CALL: Final = 12

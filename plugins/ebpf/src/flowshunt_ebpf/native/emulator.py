@@ -4,12 +4,12 @@ Unicorn maps the machine's memory at its real addresses, so that pointers mean t
 calls into a page of traps; what they call runs outside.
 """
 
+import importlib
 import time
 from functools import lru_cache
 from typing import Any, Final
 
 from flowshunt.errors import CapabilityError, InputError
-
 from flowshunt_ebpf.maps.memory import PAGE, GuardedMemory, pages
 from flowshunt_ebpf.native import assembler, state
 from flowshunt_ebpf.native.emission import CHECK_CALL, TAIL_CALL
@@ -33,12 +33,12 @@ class Processor:
 
     def __init__(self, architecture: str) -> None:
         try:
-            import unicorn
             from unicorn import arm64_const, x86_const
         except ImportError as error:
             raise CapabilityError(f"emulation needs the package unicorn ({error}); use the interpreter") from None
         self.architecture = architecture
-        self._unicorn = unicorn
+        self._unicorn: Any = importlib.import_module("unicorn")
+        unicorn = self._unicorn
         if architecture == assembler.X86_64:
             self.engine: Any = unicorn.Uc(unicorn.UC_ARCH_X86, unicorn.UC_MODE_64)
             names = ("RDI", "RSI", "RDX", "RCX", "R8")
@@ -49,7 +49,11 @@ class Processor:
             self.engine = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_LITTLE_ENDIAN)
             self.arguments = [getattr(arm64_const, f"UC_ARM64_REG_X{number}") for number in range(5)]
             self.result, self.stack_pointer = arm64_const.UC_ARM64_REG_X0, arm64_const.UC_ARM64_REG_SP
-            self.counter, self.link, trap = arm64_const.UC_ARM64_REG_PC, arm64_const.UC_ARM64_REG_X30, b"\xc0\x03\x5f\xd6"
+            self.counter, self.link, trap = (
+                arm64_const.UC_ARM64_REG_PC,
+                arm64_const.UC_ARM64_REG_X30,
+                b"\xc0\x03\x5f\xd6",
+            )
         else:
             raise CapabilityError(f"no emulation of {architecture}; there is of {', '.join(assembler.ARCHITECTURES)}")
         own = GuardedMemory(_TRAPS * _TRAP_BYTES, 1 << 18, _CODE_ROOM)
@@ -95,7 +99,9 @@ class Processor:
     def put_code(self, code: bytes, at: int = 0) -> int:
         """Put code in, `at` bytes from the start of its room; gives its address."""
         if at + len(code) > _CODE_ROOM:
-            raise InputError(f"{at + len(code)} bytes of native code", "Unicorn", f"{_CODE_ROOM} fit: use another runner")
+            raise InputError(
+                f"{at + len(code)} bytes of native code", "Unicorn", f"{_CODE_ROOM} fit: use another runner"
+            )
         self._own.view(2)[at : at + len(code)] = code
         self.engine.ctl_remove_cache(self.code + at, self.code + at + pages(len(code)))
         return self.code + at
@@ -142,7 +148,9 @@ class EmulatedProgram:
         code: the compiled program.
     """
 
-    def __init__(self, image: Image, machine: Machine, architecture: str, verdict: Verdict | None, features: frozenset[str]) -> None:
+    def __init__(
+        self, image: Image, machine: Machine, architecture: str, verdict: Verdict | None, features: frozenset[str]
+    ) -> None:
         self.image = image
         self.machine = machine
         self.checked = verdict is None or not verdict.covers(image)
@@ -220,7 +228,11 @@ class EmulatedProgram:
     def _inside(self, address: int, size: int, flags: int) -> bool:
         for base, length, stride, limit, has in self.machine.regions():
             distance = address - base
-            if 0 <= distance <= length - size and not flags & ~has and (not stride or distance % stride + size <= limit):
+            if (
+                0 <= distance <= length - size
+                and not flags & ~has
+                and (not stride or distance % stride + size <= limit)
+            ):
                 return True
         return False
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Final
 
 from flowshunt.errors import InputError
-
 from flowshunt_ebpf.maps import header as h
 from flowshunt_ebpf.maps.map import Map
 from flowshunt_ebpf.maps.supported import HELPER_KINDS, MAP_OPERATIONS, TARGET_MAPS, Argument
@@ -126,4 +125,6 @@ def bind_all(image: Image, machine: Machine) -> None:
         machine.start_trace()
     missing = [m.name for m in image.maps if m not in machine.maps]
     if missing:
-        raise InputError(f"it uses maps that the machine lacks: {', '.join(missing)}", f"program {image.program.name}", "attach them")
+        raise InputError(
+            f"it uses maps that the machine lacks: {', '.join(missing)}", f"program {image.program.name}", "attach them"
+        )

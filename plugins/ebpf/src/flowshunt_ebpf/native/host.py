@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from flowshunt.errors import CapabilityError, InputError
-
 from flowshunt_ebpf.native import assembler, state
 from flowshunt_ebpf.native.code_memory import CodeMemory
 from flowshunt_ebpf.native.emission import CHECK_CALL, TAIL_CALL
@@ -25,7 +24,12 @@ from flowshunt_ebpf.native.machine import DEFAULT_BUDGET, Machine
 from flowshunt_ebpf.native.runner import Outcome
 from flowshunt_ebpf.native.verdict import Verdict
 
-_MACHINES: Final = {"x86_64": assembler.X86_64, "amd64": assembler.X86_64, "aarch64": assembler.ARM64, "arm64": assembler.ARM64}
+_MACHINES: Final = {
+    "x86_64": assembler.X86_64,
+    "amd64": assembler.X86_64,
+    "aarch64": assembler.ARM64,
+    "arm64": assembler.ARM64,
+}
 _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)
 _REPEAT: Final = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)
 
@@ -69,7 +73,9 @@ class HostProgram:
         if verdict is not None and not verdict.covers(image):
             said = "rejects it" if not verdict.accepted else "is about other bytes, maps or another context"
             raise InputError(
-                f"the verdict of {verdict.verifier} {said}", f"program {image.program.name}", "verify exactly what is to run"
+                f"the verdict of {verdict.verifier} {said}",
+                f"program {image.program.name}",
+                "verify exactly what is to run",
             )
         self.image = image
         self.machine = machine
@@ -152,7 +158,7 @@ def host(image: Image, machine: Machine, verdict: Verdict | None = None, *, budg
     Args:
         image: the program.
         machine: what it runs on.
-        verdict: says that the program is safe. None: it runs checked. Raises InputError for a verdict that rejects it or
+        verdict: says that the program is safe; None: it runs checked. Raises InputError for one that rejects it or
             is about another program.
         budget: whether a verified program, too, is stopped when it used up its budget; unverified ones always are.
     """

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 import attrs
+
 from flowshunt.errors import InputError
 from flowshunt.insn import (
     CALL_K,
@@ -35,7 +36,6 @@ from flowshunt.insn import (
     Instruction,
     check,
 )
-
 from flowshunt_ebpf.contexts.access import context_accesses
 from flowshunt_ebpf.contexts.layout import BY_TYPE, MEMORY, Context
 from flowshunt_ebpf.maps.map import Map
@@ -96,7 +96,9 @@ def context_of(program: Program) -> Context:
     if context is None:
         known = ", ".join(sorted({t.name.lower() for t in BY_TYPE if t}))
         raise InputError(
-            f"programs of type {program.type.name.lower()} don't run here", f"program {program.name}", f"these do: {known}"
+            f"programs of type {program.type.name.lower()} don't run here",
+            f"program {program.name}",
+            f"these do: {known}",
         )
     return context
 
@@ -116,9 +118,13 @@ def prepare(program: Program, maps: Sequence[Map] = (), *, context: Context | No
     if not instructions:
         raise InputError("it has no instruction", f"program {program.name}", "add at least exit")
     if len(instructions) > MAX_INSTRUCTIONS:
-        raise InputError(f"it has {len(instructions)} instructions", f"program {program.name}", f"{MAX_INSTRUCTIONS} are allowed")
+        raise InputError(
+            f"it has {len(instructions)} instructions", f"program {program.name}", f"{MAX_INSTRUCTIONS} are allowed"
+        )
     if len(maps) != len(program.maps):
-        raise InputError(f"it names {len(program.maps)} maps; {len(maps)} are given", f"program {program.name}", "give each")
+        raise InputError(
+            f"it names {len(program.maps)} maps; {len(maps)} are given", f"program {program.name}", "give each"
+        )
     context = context or context_of(program)
     for index, i in enumerate(instructions):
         wrong = check(i)
@@ -136,7 +142,7 @@ def prepare(program: Program, maps: Sequence[Map] = (), *, context: Context | No
         if index in leaders:
             in_register.clear()
         cls = i.opcode & 7
-        if cls == LDX or cls == ST or cls == STX:
+        if cls in (LDX, ST, STX):
             base = i.src if cls == LDX or (i.opcode & 0xE0 == 0xC0 and i.imm == 0x100) else i.dst
             inside = base == R10 and -512 <= i.offset <= -i.size_bytes
             access[index] = Access.STACK if inside else Access.REGION
@@ -144,7 +150,7 @@ def prepare(program: Program, maps: Sequence[Map] = (), *, context: Context | No
                 in_register.pop(i.dst, None)
             elif i.opcode & 0xE0 == 0xC0 and in_register:
                 in_register.clear()
-        elif cls == JMP or cls == JMP32:
+        elif cls in (JMP, JMP32):
             if i.opcode == CALL_K:
                 _check_call(program, index, i, helpers)
                 if not i.src and 1 in in_register:
@@ -208,8 +214,10 @@ def _scan_targets(program: Program, targets: list[int]) -> set[int]:
 
 def _check_call(program: Program, index: int, i: Instruction, helpers: set[int]) -> None:
     if i.src == PSEUDO_KFUNC_CALL:
-        name = program.externals.get(index, f"BTF id {i.imm}")
-        raise InputError(f"a call to the kernel function {name}", program.where(index), "only the kernel runner has those")
+        function = program.externals.get(index, f"BTF id {i.imm}")
+        raise InputError(
+            f"a call to the kernel function {function}", program.where(index), "only the kernel runner has those"
+        )
     if i.src == PSEUDO_CALL:
         return
     if i.imm not in HELPER_KINDS:
@@ -232,7 +240,9 @@ def _value(program: Program, index: int, i: Instruction, maps: Sequence[Map], ca
         callbacks.add(target)
         return target
     if i.src in (PSEUDO_MAP_FD, PSEUDO_MAP_VALUE):
-        raise InputError("it names a map by a file descriptor", program.where(index), "name it by its index in the program")
+        raise InputError(
+            "it names a map by a file descriptor", program.where(index), "name it by its index in the program"
+        )
     if i.src in (PSEUDO_MAP_IDX, PSEUDO_MAP_IDX_VALUE):
         if low >= len(maps):
             raise InputError(f"it names map {low} of {len(maps)}", program.where(index), "give the map")
@@ -248,8 +258,10 @@ def _value(program: Program, index: int, i: Instruction, maps: Sequence[Map], ca
             )
         return place + high
     assert i.src == PSEUDO_BTF_ID
-    name = program.externals.get(index, f"BTF id {low}")
-    raise InputError(f"it names the kernel variable {name}", program.where(index), "only the kernel runner has those")
+    variable = program.externals.get(index, f"BTF id {low}")
+    raise InputError(
+        f"it names the kernel variable {variable}", program.where(index), "only the kernel runner has those"
+    )
 
 
 def _functions(program: Program, targets: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

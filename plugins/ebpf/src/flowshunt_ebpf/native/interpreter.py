@@ -6,10 +6,34 @@ from typing import Final
 
 from flowshunt.errors import FlowshuntError
 from flowshunt.insn import (
-    ADD, ALU, ALU64, AND, ATOMIC, CALL, CMPXCHG, EXIT, FETCH, IND, JA, JCOND, JMP, JMP32, LD, LD_IMM64, LDX, LOAD_ACQ,
-    MEMSX, OR, PSEUDO_CALL, ST, STORE_REL, XCHG, XOR, Instruction, X,
+    ADD,
+    ALU,
+    ALU64,
+    AND,
+    ATOMIC,
+    CALL,
+    CMPXCHG,
+    EXIT,
+    FETCH,
+    IND,
+    JA,
+    JCOND,
+    JMP,
+    JMP32,
+    LD,
+    LD_IMM64,
+    LDX,
+    LOAD_ACQ,
+    MEMSX,
+    OR,
+    PSEUDO_CALL,
+    ST,
+    STORE_REL,
+    XCHG,
+    XOR,
+    Instruction,
+    X,
 )  # fmt: skip
-
 from flowshunt_ebpf.contexts.layout import DATA, DATA_END
 from flowshunt_ebpf.native import state
 from flowshunt_ebpf.native.emission import LOOP, TAIL_CALL, charge
@@ -28,7 +52,7 @@ _FETCHED: Final = {
 }
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """A run was stopped."""
 
     def __init__(self, fault: Fault) -> None:
@@ -40,7 +64,7 @@ class RunError(FlowshuntError):
     """A run was stopped where the caller needed its end."""
 
 
-class _TailCall(Exception):
+class _TailCallError(Exception):
     def __init__(self, image: Image) -> None:
         self.image = image
 
@@ -85,19 +109,19 @@ class Interpreter:
         self._at = 0
         try:
             value = self._function(self.image, 0, registers)
-        except Stopped as stopped:
+        except StoppedError as stopped:
             return Outcome(0, stopped.fault)
         return Outcome(value)
 
-    def _stop(self, kind: FaultKind, address: int = 0, argument: int = 0) -> Stopped:
-        return Stopped(Fault(kind, self._at, address, argument))
+    def _stop(self, kind: FaultKind, address: int = 0, argument: int = 0) -> StoppedError:
+        return StoppedError(Fault(kind, self._at, address, argument))
 
     def _function(self, image: Image, entry: int, registers: list[int]) -> int:
         """Run a function to its exit; its caller keeps r6 to r9 by passing a copy."""
         while True:
             try:
                 return self._steps(image, entry, registers)
-            except _TailCall as call:
+            except _TailCallError as call:
                 image, entry = call.image, 0
                 context, frame = registers[1], registers[10]
                 registers = [0] * 11
@@ -110,7 +134,7 @@ class Interpreter:
             i = instructions[index]
             self._at = index
             cls = i.opcode & 7
-            if cls == ALU64 or cls == ALU:
+            if cls in (ALU64, ALU):
                 r[i.dst] = arithmetic(i, r[i.dst], r[i.src] if i.src < 11 else 0)
             elif cls == LDX:
                 size = i.size_bytes
@@ -125,7 +149,7 @@ class Interpreter:
                     r[i.dst] = image.values[index]
                 elif not self._legacy_load(image, index, i, r):
                     return 0
-            elif cls == JMP or cls == JMP32:
+            elif cls in (JMP, JMP32):
                 op = i.opcode & 0xF0
                 if op == EXIT and cls == JMP:
                     return r[0]
@@ -268,7 +292,7 @@ class Interpreter:
         done = machine.get32(state.TAIL_CALLS)
         if target is not None and done < state.TAIL_CALL_LIMIT:
             machine.put32(state.TAIL_CALLS, done + 1)
-            raise _TailCall(target)
+            raise _TailCallError(target)
 
     def _arguments(self, number: int, r: list[int]) -> None:
         wrong = self._helpers.wrong_argument(number, r[1:6], self._inside)

@@ -7,8 +7,8 @@ from types import ModuleType
 from typing import Final
 
 import attrs
-from flowshunt.errors import CapabilityError
 
+from flowshunt.errors import CapabilityError
 from flowshunt_ebpf.native import assembler
 from flowshunt_ebpf.native.emission import Emission
 from flowshunt_ebpf.native.image import Image
@@ -61,7 +61,9 @@ def target(architecture: str) -> tuple[ModuleType, ModuleType]:
         from flowshunt_ebpf.native import arm64, arm64_calls
 
         return arm64, arm64_calls
-    raise CapabilityError(f"no code generator for {architecture}; there is one for {', '.join(assembler.ARCHITECTURES)}")
+    raise CapabilityError(
+        f"no code generator for {architecture}; there is one for {', '.join(assembler.ARCHITECTURES)}"
+    )
 
 
 def compile_image(

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from flowshunt.errors import InputError
-
 from flowshunt_ebpf.contexts import layout
 from flowshunt_ebpf.contexts.layout import MEMORY, XDP, Context
 from flowshunt_ebpf.maps.map import Map
@@ -55,7 +54,9 @@ class Machine:
         cpu: int = 0,
     ) -> None:
         if not 0 <= packet_room <= MAX_PACKET_ROOM:
-            raise InputError(f"room for packets of {packet_room} bytes", "machine", f"0 to {MAX_PACKET_ROOM} are possible")
+            raise InputError(
+                f"room for packets of {packet_room} bytes", "machine", f"0 to {MAX_PACKET_ROOM} are possible"
+            )
         self.context = context
         self.maps: tuple[Map, ...] = ()
         self.programs: list[Image] = []
@@ -123,7 +124,9 @@ class Machine:
         every = list(dict.fromkeys([*self.maps, *(inner for m in self.maps for inner in m.inner_maps())]))
         regions = [region for m in every for region in m.regions()]
         if len(regions) + state.FIRST_MAP_REGION > self._table_rows or len(every) > self._table_rows:
-            raise InputError(f"{len(every)} maps", "machine", f"make it with all of them; it has room for {self._table_rows}")
+            raise InputError(
+                f"{len(every)} maps", "machine", f"make it with all of them; it has room for {self._table_rows}"
+            )
         for row, region in enumerate(regions, state.FIRST_MAP_REGION):
             self._put_region(row, region)
         self.put64(state.REGION_COUNT, len(regions) + state.FIRST_MAP_REGION)
@@ -135,7 +138,14 @@ class Machine:
     def _put_region(self, row: int, region: tuple[int, int, int, int, bool]) -> None:
         base, size, stride, limit, writable = region
         struct.pack_into(
-            "<QQIIQ", self._tables, row * state.REGION_BYTES, base, size, stride, limit, state.WRITABLE if writable else 0
+            "<QQIIQ",
+            self._tables,
+            row * state.REGION_BYTES,
+            base,
+            size,
+            stride,
+            limit,
+            state.WRITABLE if writable else 0,
         )
 
     @property
@@ -177,7 +187,9 @@ class Machine:
         """Put a packet (or bare memory) in and point the context at it. `meta`: bytes in front of the packet."""
         size = len(data)
         if size > self.packet_room:
-            raise InputError(f"a packet of {size} bytes", "machine", f"it has room for {self.packet_room}; make one with more")
+            raise InputError(
+                f"a packet of {size} bytes", "machine", f"it has room for {self.packet_room}; make one with more"
+            )
         if meta and (not self.context.meta or len(meta) > 32 or len(meta) % 4):
             raise InputError(f"{len(meta)} bytes of metadata", "machine", "up to 32, in fours, and only for XDP and TC")
         head = HEADROOM if self.context.packet else 0
@@ -241,7 +253,9 @@ class Machine:
         for name, value in fields.items():
             offset, size = self._field(name)
             mask = (1 << 8 * size) - 1
-            self._context[layout.BEFORE + offset : layout.BEFORE + offset + size] = (value & mask).to_bytes(size, "little")
+            self._context[layout.BEFORE + offset : layout.BEFORE + offset + size] = (value & mask).to_bytes(
+                size, "little"
+            )
 
     def context_field(self, name: str) -> int:
         """A plain field of the context as it stands."""

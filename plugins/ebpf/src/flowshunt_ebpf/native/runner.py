@@ -41,7 +41,7 @@ class Loaded(Protocol):
         """Run once on the machine as it stands."""
 
     def time(self, repeat: int, *, budget: int = DEFAULT_BUDGET) -> float:
-        """Run `repeat` times on the machine as it stands; ns of wall time per run. Raises RunError for a stopped run."""
+        """Run `repeat` times on the machine as it stands; ns per run. Raises RunError for a stopped run."""
 
     def close(self) -> None:
         """Give back what it holds. It can't run any more."""

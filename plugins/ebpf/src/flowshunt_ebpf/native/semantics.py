@@ -7,8 +7,34 @@ from collections.abc import Callable
 from typing import Final
 
 from flowshunt.insn import (
-    ADD, ALU64, AND, ARSH, DIV, END, JEQ, JGE, JGT, JLE, JLT, JNE, JSET, JSGE, JSGT, JSLE, JSLT, LSH, MOD, MOV, MUL,
-    NEG, OR, RSH, SUB, XOR, Instruction, X,
+    ADD,
+    ALU64,
+    AND,
+    ARSH,
+    DIV,
+    END,
+    JEQ,
+    JGE,
+    JGT,
+    JLE,
+    JLT,
+    JNE,
+    JSET,
+    JSGE,
+    JSGT,
+    JSLE,
+    JSLT,
+    LSH,
+    MOD,
+    MOV,
+    MUL,
+    NEG,
+    OR,
+    RSH,
+    SUB,
+    XOR,
+    Instruction,
+    X,
 )  # fmt: skip
 
 MASK64: Final = (1 << 64) - 1

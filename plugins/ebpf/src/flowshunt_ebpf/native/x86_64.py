@@ -8,11 +8,54 @@ from collections.abc import Callable
 from typing import Final
 
 from flowshunt.insn import (
-    ADD, ALU, ALU64, AND, ARSH, ATOMIC, CALL, CMPXCHG, DIV, END, EXIT, FETCH, IND, JA, JCOND, JEQ, JGE, JGT, JLE, JLT,
-    JMP, JMP32, JNE, JSET, JSGE, JSGT, JSLE, JSLT, LD, LD_IMM64, LDX, LOAD_ACQ, LSH, MEMSX, MOD, MOV, MUL, NEG, OR, RSH,
-    ST, STORE_REL, STX, SUB, XCHG, XOR, Instruction, X,
+    ADD,
+    ALU,
+    ALU64,
+    AND,
+    ARSH,
+    ATOMIC,
+    CALL,
+    CMPXCHG,
+    END,
+    EXIT,
+    FETCH,
+    IND,
+    JA,
+    JCOND,
+    JEQ,
+    JGE,
+    JGT,
+    JLE,
+    JLT,
+    JMP,
+    JMP32,
+    JNE,
+    JSET,
+    JSGE,
+    JSGT,
+    JSLE,
+    JSLT,
+    LD,
+    LD_IMM64,
+    LDX,
+    LOAD_ACQ,
+    LSH,
+    MEMSX,
+    MOD,
+    MOV,
+    MUL,
+    NEG,
+    OR,
+    RSH,
+    ST,
+    STORE_REL,
+    STX,
+    SUB,
+    XCHG,
+    XOR,
+    Instruction,
+    X,
 )  # fmt: skip
-
 from flowshunt_ebpf.contexts.layout import DATA, DATA_END
 from flowshunt_ebpf.native import state
 from flowshunt_ebpf.native.emission import Emission
@@ -174,7 +217,12 @@ def check_access(e: Emission, base: int, offset: int, size: int, *, write: bool)
             "call check_access",
         )
     elif known == Access.CONTEXT:
-        e.emit(f"cmp {R64[base]}, qword ptr [r12+{state.CONTEXT}]", f"je pass_{e.index}", "call fault_context", f"pass_{e.index}:")
+        e.emit(
+            f"cmp {R64[base]}, qword ptr [r12+{state.CONTEXT}]",
+            f"je pass_{e.index}",
+            "call fault_context",
+            f"pass_{e.index}:",
+        )
 
 
 def _load(e: Emission, i: Instruction) -> None:
@@ -276,7 +324,9 @@ def _jump(e: Emission, i: Instruction) -> None:
 
 def charge(e: Emission, cost: int) -> None:
     """Emit the charge of a cost to the run's budget."""
-    e.emit(f"sub qword ptr [r12+{state.BUDGET}], {cost}", f"jns paid_{e.index}", "call fault_budget", f"paid_{e.index}:")
+    e.emit(
+        f"sub qword ptr [r12+{state.BUDGET}], {cost}", f"jns paid_{e.index}", "call fault_budget", f"paid_{e.index}:"
+    )
 
 
 def _load_immediate(e: Emission, i: Instruction) -> None:
@@ -304,7 +354,7 @@ def _legacy_load(e: Emission, i: Instruction) -> None:
         "sub r9, r10",
         f"sub r9, {size}",
         "xor eax, eax",
-        f"cmp r9, r11",
+        "cmp r9, r11",
         f"jl outside_{n}",
         "test r11, r11",
         f"jns inside_{n}",
@@ -313,7 +363,11 @@ def _legacy_load(e: Emission, i: Instruction) -> None:
     leave(e)
     e.emit("ret", f"inside_{n}:")
     where = f"{_WIDTH[size]} [r10+r11]"
-    e.emit(*{1: [f"movzx eax, {where}"], 2: [f"movzx eax, {where}", "ror ax, 8"], 4: [f"mov eax, {where}", "bswap eax"]}[size])
+    e.emit(
+        *{1: [f"movzx eax, {where}"], 2: [f"movzx eax, {where}", "ror ax, 8"], 4: [f"mov eax, {where}", "bswap eax"]}[
+            size
+        ]
+    )
     if e.checked:
         e.emit("xor edi, edi", "xor esi, esi", "xor edx, edx", "xor ecx, ecx", "xor r8d, r8d")
 

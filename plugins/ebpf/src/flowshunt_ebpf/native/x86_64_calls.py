@@ -7,7 +7,6 @@ so that the main program needs to save none; subprograms save those of r6 to r9 
 from typing import Final
 
 from flowshunt.insn import PSEUDO_CALL, Instruction
-
 from flowshunt_ebpf.maps.header import MAX_ENTRIES, OPERATIONS, PROG_ARRAY_STRIDE, VALUES
 from flowshunt_ebpf.maps.supported import INLINE_ARRAYS, MAP_OPERATIONS
 from flowshunt_ebpf.native import state
@@ -107,7 +106,10 @@ def _array_lookup(e: Emission) -> None:
         e.emit(f"lea rax, [rdi+rax*8+{distance}]")
     else:
         shift = stride.bit_length() - 1
-        e.emit(f"shl rax, {shift}" if stride == 1 << shift else f"imul rax, rax, {stride}", f"lea rax, [rdi+rax+{distance}]")
+        e.emit(
+            f"shl rax, {shift}" if stride == 1 << shift else f"imul rax, rax, {stride}",
+            f"lea rax, [rdi+rax+{distance}]",
+        )
     e.emit(f"jmp done_{n}", f"none_{n}:", "xor eax, eax", f"done_{n}:")
 
 

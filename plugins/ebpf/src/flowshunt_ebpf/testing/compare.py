@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
-from flowshunt.errors import InputError
 
+from flowshunt.errors import InputError
 from flowshunt_ebpf.contexts.layout import MEMORY, Context
 from flowshunt_ebpf.maps.create import create_all
 from flowshunt_ebpf.maps.map import Map
@@ -47,27 +47,33 @@ class Comparison:
         self.kernel = kernel
         self.trusted = trusted
 
-    def states(self, program: Program, packet: bytes, fill: Callable[[], None]) -> Iterator[tuple[str, State]]:
-        """Run a program on each runner; `fill` sets the maps up anew before each run."""
+    def states(
+        self, program: Program, packet: bytes, fill: Callable[[], None], *, checked: bool | None = None
+    ) -> Iterator[tuple[str, State]]:
+        """Run a program on each runner; `fill` sets the maps up anew before each run.
+
+        `checked`: only code that checks (True) or that does not (False) its accesses at run time; None: both.
+        """
         image = prepare(program, self.maps, context=self.context)
         machine = self.machine
         verdict = Verdict(True, digest(program, self.context), "test") if self.trusted else None
-        loaders: list[tuple[str, Callable[[], Any]]] = [
-            ("interpret", lambda: interpret(image, machine)),
-            ("host, checked", lambda: host(image, machine)),
-            ("unicorn x86_64, checked", lambda: emulate(image, machine, "x86_64")),
-            ("unicorn arm64, checked", lambda: emulate(image, machine, "arm64")),
-        ]
-        if self.kernel:
-            from flowshunt_ebpf.kernel.runner import run_in_kernel
-
-            loaders.append(("kernel", lambda: run_in_kernel(image, machine)))
-        if verdict is not None:
+        loaders: list[tuple[str, Callable[[], Any]]] = [("interpret", lambda: interpret(image, machine))]
+        if checked is not False or verdict is None:
+            loaders += [
+                ("host, checked", lambda: host(image, machine)),
+                ("unicorn x86_64, checked", lambda: emulate(image, machine, "x86_64")),
+                ("unicorn arm64, checked", lambda: emulate(image, machine, "arm64")),
+            ]
+        if checked is not True and verdict is not None:
             loaders += [
                 ("host", lambda: host(image, machine, verdict)),
                 ("unicorn x86_64", lambda: emulate(image, machine, "x86_64", verdict)),
                 ("unicorn arm64", lambda: emulate(image, machine, "arm64", verdict)),
             ]
+        if self.kernel:
+            from flowshunt_ebpf.kernel.runner import run_in_kernel
+
+            loaders.append(("kernel", lambda: run_in_kernel(image, machine)))
         for name, load in loaders:
             fill()
             machine.set_packet(packet)

@@ -8,13 +8,71 @@ import random
 from typing import Final
 
 import attrs
-from flowshunt.insn import (
-    ADD, ALU, ALU64, AND, ARSH, ATOMIC, CMPXCHG, DIV, DW, END, FETCH, JEQ, JGE, JGT, JLE, JLT, JMP, JMP32, JNE, JSET,
-    JSGE, JSGT, JSLE, JSLT, LD_IMM64, LDX, LOAD_ACQ, LSH, MEM, MEMSX, MOD, MOV, MUL, NEG, OR, PSEUDO_MAP_IDX,
-    PSEUDO_MAP_IDX_VALUE, R0, R10, RSH, ST, STORE_REL, STX, SUB, XCHG, XOR, B, H, Instruction, K, W, X, alu64_imm, call, call_local,
-    exit_, jmp_imm, ld_imm64, ldx, mov64, mov64_imm, stx,
-)  # fmt: skip
 
+from flowshunt.insn import (
+    ADD,
+    ALU,
+    ALU64,
+    AND,
+    ARSH,
+    ATOMIC,
+    CMPXCHG,
+    DIV,
+    DW,
+    END,
+    FETCH,
+    JEQ,
+    JGE,
+    JGT,
+    JLE,
+    JLT,
+    JMP,
+    JMP32,
+    JNE,
+    JSET,
+    JSGE,
+    JSGT,
+    JSLE,
+    JSLT,
+    LD_IMM64,
+    LDX,
+    LOAD_ACQ,
+    LSH,
+    MEM,
+    MEMSX,
+    MOD,
+    MOV,
+    MUL,
+    NEG,
+    OR,
+    PSEUDO_MAP_IDX,
+    PSEUDO_MAP_IDX_VALUE,
+    R0,
+    R10,
+    RSH,
+    ST,
+    STORE_REL,
+    STX,
+    SUB,
+    XCHG,
+    XOR,
+    B,
+    H,
+    Instruction,
+    K,
+    W,
+    X,
+    alu64_imm,
+    call,
+    call_local,
+    exit_,
+    jmp_imm,
+    ld_imm64,
+    ldx,
+    mov64,
+    mov64_imm,
+    stx,
+)  # fmt: skip
 from flowshunt_ebpf.program import MapDefinition, MapType, Program, ProgramType
 
 STACK_BYTES: Final = 64
@@ -83,9 +141,12 @@ class _Writer:
             pointer = self.register()
             at = _place(rng, 64)
             other = rng.choice([r for r in range(10) if r != pointer])
-            writes = pointer not in (9,)
-            inner = self._access(pointer, at[1], at[0], other if writes else other)
-            return [Instruction(LD_IMM64, pointer, PSEUDO_MAP_IDX_VALUE, 0, 1), inner, ld_imm64(pointer, _signed(_value(rng)))]
+            inner = self._access(pointer, at[1], at[0], other)
+            return [
+                Instruction(LD_IMM64, pointer, PSEUDO_MAP_IDX_VALUE, 0, 1),
+                inner,
+                ld_imm64(pointer, _signed(_value(rng))),
+            ]
         size, offset = _place(rng, STACK_BYTES)
         return [self._access(R10, offset - STACK_BYTES, size, self.register())]
 
@@ -222,12 +283,14 @@ def random_program(seed: int, *, length: int = 40) -> Program:
         slots.append(slots[-1] + i.slots)
     for at in called:
         code[at] = call_local(slots[rng.choice(starts)] - slots[at] - 1)
-    used = set() if not called else {at + 1 + code[at].imm for at in ()}
-    del used
-    return Program(_without_dead(tuple(code), starts, called, slots), type=ProgramType.XDP, name=f"random_{seed}", maps=MAPS)
+    return Program(
+        _without_dead(tuple(code), starts, called, slots), type=ProgramType.XDP, name=f"random_{seed}", maps=MAPS
+    )
 
 
-def _without_dead(code: tuple[Instruction, ...], starts: list[int], called: list[int], slots: list[int]) -> tuple[Instruction, ...]:
+def _without_dead(
+    code: tuple[Instruction, ...], starts: list[int], called: list[int], slots: list[int]
+) -> tuple[Instruction, ...]:
     """The program without the last functions if nothing calls them: the kernel refuses what is never reached."""
     targets = {slots[at] + 1 + code[at].imm for at in called}
     kept = [start for start in starts if slots[start] in targets]
