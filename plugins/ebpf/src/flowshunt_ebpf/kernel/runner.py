@@ -3,8 +3,6 @@
 import ctypes
 import os
 import struct
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import attrs
@@ -34,32 +32,18 @@ from flowshunt.insn import (
 )  # fmt: skip
 from flowshunt_ebpf.contexts.layout import MEMORY, TC, XDP
 from flowshunt_ebpf.kernel import load, syscall
+from flowshunt_ebpf.kernel.maps import KernelMaps
 from flowshunt_ebpf.kernel.syscall import KernelError, bpf
-from flowshunt_ebpf.maps.map import Map
 from flowshunt_ebpf.native.image import Image
 from flowshunt_ebpf.native.interpreter import RunError
 from flowshunt_ebpf.native.machine import DEFAULT_BUDGET, Machine
 from flowshunt_ebpf.native.runner import Outcome
 from flowshunt_ebpf.native.verdict import Verdict, digest
-from flowshunt_ebpf.program import MapDefinition, MapFlag, MapType, ProgramType
+from flowshunt_ebpf.program import MapDefinition, MapType, ProgramType
 
-_LISTED: Final = frozenset(
-    {
-        MapType.HASH, MapType.ARRAY, MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_HASH,
-        MapType.LRU_PERCPU_HASH, MapType.LPM_TRIE,
-    }
-)  # fmt: skip
-"""Map types whose contents go into the kernel and come back."""
-_PER_CPU: Final = frozenset({MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH})
 _RESULT: Final = MapDefinition("result", MapType.ARRAY, 4, 8, 1)
 _MINIMUM: Final = 14
 """Bytes that a test run's packet has at least (ETH_HLEN)."""
-
-
-def possible_cpus() -> int:
-    """For how many CPUs the kernel keeps per-CPU values."""
-    text = Path("/sys/devices/system/cpu/possible").read_text(encoding="ascii")
-    return max(int(part) for part in text.strip().replace("-", ",").split(",")) + 1
 
 
 def _test_run(fd: int, data: bytes, context: bytes, room: int, repeat: int) -> tuple[int, bytes, bytes, int]:
@@ -92,28 +76,30 @@ class KernelProgram:
         duration: ns per run of the last run, as the kernel measured it.
     """
 
-    def __init__(self, image: Image, machine: Machine, maps: Sequence[Map] | None = None) -> None:
+    def __init__(self, image: Image, machine: Machine, maps: KernelMaps | None = None) -> None:
         self.image = image
         self.machine = machine
         self.duration = 0
-        self._fds: list[int] = []
+        self._own_maps = maps is None
+        self._maps = maps
         self._extra: list[int] = []
         program = image.program
         try:
-            self._create_maps(image.maps)
+            self._maps = KernelMaps(image.maps) if maps is None else maps
+            fds = [self._maps.descriptor(m) for m in image.maps]
             if image.context is MEMORY:
                 self._result_fd = load.create_map(_RESULT)
                 self._extra.append(self._result_fd)
                 size = len(machine.packet())
                 program = attrs.evolve(
                     program,
-                    instructions=(*_memory_prologue(size, len(self._fds)), *program.instructions),
+                    instructions=(*_memory_prologue(size, len(fds)), *program.instructions),
                     type=ProgramType.XDP,
                     attach_type=None,
                     maps=(*program.maps, _RESULT),
                 )
             kind = image.context.program_type if image.context is not MEMORY else ProgramType.XDP
-            self._fd, self.log = load.load_program(program, [*self._fds, *self._extra], program_type=kind)
+            self._fd, self.log = load.load_program(program, [*fds, *self._extra], program_type=kind)
             self._extra.append(self._fd)
         except KernelError as error:
             self.close()
@@ -127,15 +113,6 @@ class KernelProgram:
         self.info = load.program_info(self._fd)
         self.verdict = Verdict(True, digest(image.program, image.context), syscall.release(), self.log)
 
-    def _create_maps(self, maps: Sequence[Map]) -> None:
-        for m in maps:
-            fd = load.create_map(m.definition)
-            self._fds.append(fd)
-            for inner_key, inner in _inner(m):
-                inner_fd = load.create_map(inner.definition)
-                self._extra.append(inner_fd)
-                load.update(fd, inner_key, struct.pack("<I", inner_fd))
-
     def run(self, *, budget: int = DEFAULT_BUDGET) -> Outcome:
         """Run once: the maps' contents go in and come back, and the packet. The kernel knows no budget."""
         return self._run(1, maps=True)
@@ -148,9 +125,8 @@ class KernelProgram:
     def _run(self, repeat: int, *, maps: bool) -> Outcome:
         machine = self.machine
         self.machine.begin(0)
-        if maps:
-            for m, fd in zip(self.image.maps, self._fds, strict=True):
-                push_map(m, fd)
+        if maps and self._maps is not None:
+            self._maps.push()
         meta = machine.meta()
         data = machine.packet()
         size = len(data)
@@ -166,9 +142,8 @@ class KernelProgram:
             value = struct.unpack("<Q", load.lookup(self._result_fd, bytes(4), 8) or bytes(8))[0]
         else:
             self._take_packet(received, context_out)
-        if maps:
-            for m, fd in zip(self.image.maps, self._fds, strict=True):
-                pull_map(m, fd)
+        if maps and self._maps is not None:
+            self._maps.pull()
         return Outcome(value, detail=f"{self.duration} ns in the kernel")
 
     def _context(self, meta: int, size: int) -> bytes:
@@ -198,71 +173,17 @@ class KernelProgram:
 
     def close(self) -> None:
         """Give the program and the maps back."""
-        for fd in [*self._extra, *self._fds]:
+        for fd in self._extra:
             os.close(fd)
-        self._extra, self._fds = [], []
+        self._extra = []
+        if self._own_maps and self._maps is not None:
+            self._maps.close()
 
 
 def _ethernet(packet: bytes) -> bytes:
     """A header for programs that see packets from the network header on: the kernel takes it off again."""
     kind = {4: b"\x08\x00", 6: b"\x86\xdd"}.get(packet[0] >> 4 if packet else 0, b"\0\0")
     return bytes(12) + kind
-
-
-def _inner(m: Map) -> Iterator[tuple[bytes, Map]]:
-    for key, inner in getattr(m, "inner", {}).items():
-        yield key if isinstance(key, bytes) else struct.pack("<I", key), inner
-
-
-def _width(m: Map) -> int:
-    size = m.definition.value_size
-    return m.value_stride * possible_cpus() if m.definition.type in _PER_CPU else size
-
-
-def push_map(m: Map, fd: int) -> None:
-    """Copy a map's contents into the kernel's."""
-    if m.definition.type not in _LISTED or m.definition.flags & MapFlag.RDONLY_PROG:
-        return
-    per_cpu = m.definition.type in _PER_CPU
-    wanted = dict(m.items())
-    if m.definition.type not in (MapType.ARRAY, MapType.PERCPU_ARRAY):
-        for key in load.keys(fd, m.definition.key_size):
-            if key not in wanted:
-                load.delete(fd, key)
-    for key, value in wanted.items():
-        if per_cpu:
-            size, step = m.definition.value_size, m.value_stride
-            parts = [value[cpu * size : (cpu + 1) * size].ljust(step, b"\0") for cpu in range(m.cpus)]
-            load.update(fd, key, (b"".join(parts) + bytes(_width(m)))[: _width(m)])
-        else:
-            load.update(fd, key, value)
-
-
-def pull_map(m: Map, fd: int) -> None:
-    """Copy the kernel's map's contents back. Of per-CPU maps, where all runs are on one CPU, the sum's CPU is kept."""
-    if m.definition.type not in _LISTED or m.definition.flags & MapFlag.RDONLY_PROG:
-        return
-    found = {}
-    for key in load.keys(fd, m.definition.key_size):
-        value = load.lookup(fd, key, _width(m))
-        if value is not None:
-            found[key] = value
-    if m.definition.type not in (MapType.ARRAY, MapType.PERCPU_ARRAY):
-        for key in [key for key, _ in m.items() if key not in found]:
-            m.delete(key)
-    size, step = m.definition.value_size, m.value_stride
-    for key, value in found.items():
-        if m.definition.type in _PER_CPU:
-            parts = [value[at : at + size] for at in range(0, len(value), step)]
-            m.update(
-                key, b"".join((parts + [bytes(size)] * m.cpus)[: m.cpus]) if m.cpus > 1 else parts[_busiest(parts)]
-            )
-        else:
-            m.update(key, value)
-
-
-def _busiest(parts: list[bytes]) -> int:
-    return next((cpu for cpu, part in enumerate(parts) if any(part)), 0)
 
 
 def _memory_prologue(size: int, result: int) -> tuple[Instruction, ...]:
@@ -282,8 +203,8 @@ def _memory_prologue(size: int, result: int) -> tuple[Instruction, ...]:
     return (*hand_over, call_local(5), *keep)
 
 
-def run_in_kernel(image: Image, machine: Machine) -> KernelProgram:
-    """Load a program into the kernel.
+def run_in_kernel(image: Image, machine: Machine, maps: KernelMaps | None = None) -> KernelProgram:
+    """Load a program into the kernel, with these maps or with new ones.
 
     Raises CapabilityError, saying what is lacking, where that is not possible here, and InputError with the verifier's
     last words where the kernel refuses the program.

@@ -162,7 +162,7 @@ class EmulatedProgram:
         self._targets: list[NativeCode] = []
         if TAIL_CALL in image.helpers:
             self._targets = [self._compile(other) for other in machine.programs]
-        self._table = GuardedMemory(8 * (len(self._targets) + 1))
+        self._table = GuardedMemory(8 * (len(self._targets) + 1)) if self._targets else None
 
     def _compile(self, image: Image) -> NativeCode:
         return compile_image(
@@ -195,7 +195,9 @@ class EmulatedProgram:
     def _run(self) -> Outcome:
         machine, unit = self.machine, self.processor
         maps = every_map(machine)
-        memories = [machine.memory, self._table, *(m.memory for m in maps)]
+        memories = [machine.memory, *(m.memory for m in maps)]
+        if self._table is not None:
+            memories.append(self._table)
         unit.only({id(memory) for memory in memories})
         for memory in memories:
             for address, size in zip(memory.addresses, memory.sizes, strict=True):
@@ -213,6 +215,8 @@ class EmulatedProgram:
         return Outcome(0 if fault else machine.get64(state.RESULT), fault)
 
     def _place_targets(self, at: int) -> None:
+        if self._table is None:
+            return
         table = self._table.view(0).cast("Q")
         for number, code in enumerate(self._targets, 1):
             at = -(-at // PAGE) * PAGE

@@ -46,6 +46,14 @@ class Comparison:
         self.context = context
         self.kernel = kernel
         self.trusted = trusted
+        self._in_kernel: Any = None
+
+    def _kernel_maps(self) -> Any:
+        if self._in_kernel is None:
+            from flowshunt_ebpf.kernel.maps import KernelMaps
+
+            self._in_kernel = KernelMaps(self.maps)
+        return self._in_kernel
 
     def states(
         self, program: Program, packet: bytes, fill: Callable[[], None], *, checked: bool | None = None
@@ -73,7 +81,7 @@ class Comparison:
         if self.kernel:
             from flowshunt_ebpf.kernel.runner import run_in_kernel
 
-            loaders.append(("kernel", lambda: run_in_kernel(image, machine)))
+            loaders.append(("kernel", lambda: run_in_kernel(image, machine, self._kernel_maps())))
         for name, load in loaders:
             fill()
             machine.set_packet(packet)

@@ -260,17 +260,18 @@ def _body(rng: random.Random, length: int, *, calls: int) -> tuple[list[Instruct
     return code, called
 
 
-def random_program(seed: int, *, length: int = 40) -> Program:
+def random_program(seed: int, *, length: int = 24) -> Program:
     """A program of about `length` instructions between its setup and its end, always the same for a seed."""
     rng = random.Random(seed)
     functions = rng.randrange(3)
     body, called = _body(rng, length, calls=functions)
     main = [*_setup(rng, range(10)), *body]
     called = [at + len(main) - len(body) for at in called]
-    main += [stx(DW, R10, r, -STACK_BYTES - 80 + 8 * r) for r in range(10)]
-    main.append(Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX_VALUE, 0, 0))
-    for at in range(0, 80 + STACK_BYTES, 8):
-        main += [ldx(DW, 2, R10, at - STACK_BYTES - 80), stx(DW, 1, 2, at)]
+    main += [stx(DW, R10, 1, -STACK_BYTES - 8), Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX_VALUE, 0, 0)]
+    main += [stx(DW, 1, r, 8 * r) for r in range(10) if r != 1]
+    main += [ldx(DW, 2, R10, -STACK_BYTES - 8), stx(DW, 1, 2, 8)]
+    for at in range(0, STACK_BYTES, 8):
+        main += [ldx(DW, 2, R10, at - STACK_BYTES), stx(DW, 1, 2, 80 + at)]
     main.append(exit_())
     code = list(main)
     starts = []

@@ -1,0 +1,122 @@
+"""The kernel's copies of a machine's maps: contents go in before a run and come back after it."""
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from flowshunt_ebpf.kernel import load
+from flowshunt_ebpf.maps.map import Map
+from flowshunt_ebpf.program import MapFlag, MapType
+
+_LISTED: Final = frozenset(
+    {
+        MapType.HASH, MapType.ARRAY, MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_HASH,
+        MapType.LRU_PERCPU_HASH, MapType.LPM_TRIE,
+    }
+)  # fmt: skip
+"""Map types whose contents go into the kernel and come back."""
+_PER_CPU: Final = frozenset({MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH})
+
+
+def possible_cpus() -> int:
+    """For how many CPUs the kernel keeps per-CPU values."""
+    text = Path("/sys/devices/system/cpu/possible").read_text(encoding="ascii")
+    return max(int(part) for part in text.strip().replace("-", ",").split(",")) + 1
+
+
+class KernelMaps:
+    """Maps in the kernel that stand for maps in user space, inner maps included."""
+
+    def __init__(self, maps: Sequence[Map]) -> None:
+        self.maps = tuple(maps)
+        self._fds: dict[int, int] = {}
+        try:
+            for m in self.maps:
+                fd = self._fds[id(m)] = load.create_map(m.definition)
+                for key, inner in _inner(m):
+                    inner_fd = self._fds.setdefault(id(inner), load.create_map(inner.definition))
+                    load.update(fd, key, struct.pack("<I", inner_fd))
+        except OSError:
+            self.close()
+            raise
+
+    def descriptor(self, m: Map) -> int:
+        """The file descriptor of a map's copy."""
+        return self._fds[id(m)]
+
+    def push(self) -> None:
+        """Copy the contents into the kernel."""
+        for m in self._every():
+            push_map(m, self._fds[id(m)])
+
+    def pull(self) -> None:
+        """Copy the contents back."""
+        for m in self._every():
+            pull_map(m, self._fds[id(m)])
+
+    def _every(self) -> list[Map]:
+        return [*self.maps, *(inner for m in self.maps for inner in m.inner_maps())]
+
+    def close(self) -> None:
+        """Give the maps back."""
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds = {}
+
+
+def _inner(m: Map) -> Iterator[tuple[bytes, Map]]:
+    for key, inner in getattr(m, "inner", {}).items():
+        yield key if isinstance(key, bytes) else struct.pack("<I", key), inner
+
+
+def _width(m: Map) -> int:
+    size = m.definition.value_size
+    return m.value_stride * possible_cpus() if m.definition.type in _PER_CPU else size
+
+
+def push_map(m: Map, fd: int) -> None:
+    """Copy a map's contents into the kernel's."""
+    if m.definition.type not in _LISTED or m.definition.flags & MapFlag.RDONLY_PROG:
+        return
+    per_cpu = m.definition.type in _PER_CPU
+    wanted = dict(m.items())
+    if m.definition.type not in (MapType.ARRAY, MapType.PERCPU_ARRAY):
+        for key in load.keys(fd, m.definition.key_size):
+            if key not in wanted:
+                load.delete(fd, key)
+    for key, value in wanted.items():
+        if per_cpu:
+            size, step = m.definition.value_size, m.value_stride
+            parts = [value[cpu * size : (cpu + 1) * size].ljust(step, b"\0") for cpu in range(m.cpus)]
+            load.update(fd, key, (b"".join(parts) + bytes(_width(m)))[: _width(m)])
+        else:
+            load.update(fd, key, value)
+
+
+def pull_map(m: Map, fd: int) -> None:
+    """Copy the kernel's map's contents back. Of per-CPU maps, where all runs are on one CPU, the sum's CPU is kept."""
+    if m.definition.type not in _LISTED or m.definition.flags & MapFlag.RDONLY_PROG:
+        return
+    found = {}
+    for key in load.keys(fd, m.definition.key_size):
+        value = load.lookup(fd, key, _width(m))
+        if value is not None:
+            found[key] = value
+    if m.definition.type not in (MapType.ARRAY, MapType.PERCPU_ARRAY):
+        for key in [key for key, _ in m.items() if key not in found]:
+            m.delete(key)
+    size, step = m.definition.value_size, m.value_stride
+    for key, value in found.items():
+        if m.definition.type in _PER_CPU:
+            parts = [value[at : at + size] for at in range(0, len(value), step)]
+            m.update(
+                key, b"".join((parts + [bytes(size)] * m.cpus)[: m.cpus]) if m.cpus > 1 else parts[_busiest(parts)]
+            )
+        else:
+            m.update(key, value)
+
+
+def _busiest(parts: list[bytes]) -> int:
+    return next((cpu for cpu, part in enumerate(parts) if any(part)), 0)
