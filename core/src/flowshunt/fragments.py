@@ -5,7 +5,8 @@ flow's 32 bytes, ends after at most as many steps as it has instructions, and le
 turns what passed into rows that the interpreter (`flowshunt.fragment_kernel`) carries out frame by frame.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
@@ -72,7 +73,7 @@ def _check_access(index: int, instruction: Instruction, base: int, *, store: boo
     if start < 0 or end > DESCRIPTOR.itemsize:
         raise _fail(index, f"bytes {start}..{end - 1} lie outside the descriptor's {DESCRIPTOR.itemsize} bytes")
     if store:
-        fields = DESCRIPTOR.fields or {}
+        fields: Mapping[str, Any] = DESCRIPTOR.fields or {}
         if not any(fields[name][1] == start and fields[name][0].itemsize == size for name in OUTPUTS):
             raise _fail(index, f"a store of {size} bytes at {start} is not one of the outputs {sorted(OUTPUTS)}")
 

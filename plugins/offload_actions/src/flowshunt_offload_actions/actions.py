@@ -1,11 +1,12 @@
 """The actions, each with the eBPF fragment that carries it out (calling convention: `flowshunt.action`)."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from flowshunt.action import DESCRIPTOR, HOST, NO_PORT, TRANSMIT, OffloadAction, Parameter
 from flowshunt.insn import JEQ, R0, R1, R3, H, Instruction, jmp_imm, ldx, mov64_imm, st, stx
 
-_FIELDS = DESCRIPTOR.fields or {}
+_FIELDS: Mapping[str, Any] = DESCRIPTOR.fields or {}
 _TX_PORT: int = _FIELDS["tx_port"][1]
 _PEER_PORT: int = _FIELDS["peer_port"][1]
 _HOST_BUFFER: int = _FIELDS["host_buffer"][1]
