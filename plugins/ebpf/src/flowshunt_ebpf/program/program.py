@@ -79,6 +79,8 @@ class Program:
         functions: named functions, by start.
         lines: source lines, by start.
         externals: instruction index to the name of the kernel symbol or function that it needs, not resolved here.
+        poisoned: instruction index to why the loader put a call there that must not be reached: the fact that the
+            instruction needs is not to be had (CO-RE, a weak kernel function).
         btf: the BTF that type ids and string offsets refer to; empty: none.
         big_endian: the object's byte order.
     """
@@ -94,6 +96,7 @@ class Program:
     functions: tuple[Function, ...] = ()
     lines: tuple[SourceLine, ...] = ()
     externals: Mapping[int, str] = attrs.field(factory=dict, hash=False)
+    poisoned: Mapping[int, str] = attrs.field(factory=dict, hash=False)
     btf: bytes = attrs.field(default=b"", repr=False)
     big_endian: bool = False
 
