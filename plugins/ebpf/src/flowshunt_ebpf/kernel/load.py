@@ -5,6 +5,8 @@ import os
 import re
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import attrs
@@ -30,14 +32,30 @@ def _name(name: str) -> bytes:
     return re.sub(r"[^A-Za-z0-9_.]", "_", name).encode()[: _NAME_BYTES - 1].ljust(_NAME_BYTES, b"\0")
 
 
-def create_map(definition: MapDefinition, *, inner_fd: int = 0) -> int:
-    """Create a map in the kernel; gives its descriptor. Raises KernelError."""
+def load_btf(data: bytes) -> int:
+    """Load a BTF; gives its descriptor, 0 where the kernel refuses it or there is none."""
+    if not data:
+        return 0
+    room = ctypes.create_string_buffer(data, len(data))
+    try:
+        fd, _ = bpf(syscall.BTF_LOAD, struct.pack("<QQIII", ctypes.addressof(room), 0, len(data), 0, 0))
+    except KernelError:
+        return 0
+    return fd
+
+
+def create_map(definition: MapDefinition, *, inner_fd: int = 0, btf_fd: int = 0) -> int:
+    """Create a map in the kernel; gives its descriptor. Raises KernelError.
+
+    `btf_fd`: of the BTF that the definition's type ids are of, which locks in values ask for.
+    """
     inner = 0
     if definition.inner is not None and not inner_fd:
         inner = inner_fd = create_map(definition.inner)
+    typed = btf_fd if definition.value_type_id and not definition.contents else 0
     try:
         attributes = struct.pack(
-            "<7I16sIIIIIIQ",
+            "<7I16sIIIIIQ",
             definition.type,
             definition.key_size,
             definition.value_size,
@@ -47,15 +65,16 @@ def create_map(definition: MapDefinition, *, inner_fd: int = 0) -> int:
             0,
             _name(definition.name),
             0,
-            0,
-            0,
-            0,
-            0,
+            typed,
+            definition.key_type_id if typed else 0,
+            definition.value_type_id if typed else 0,
             0,
             definition.map_extra,
         )
         fd, _ = bpf(syscall.MAP_CREATE, attributes)
     except KernelError as error:
+        if typed:
+            return create_map(definition, inner_fd=inner_fd)
         raise KernelError(error.errno or 0, f"map {definition.name} ({definition.type_name})") from None
     finally:
         if inner:
@@ -128,6 +147,30 @@ def bytecode(program: Program, map_fds: Sequence[int]) -> bytes:
     return encode(bound)
 
 
+@attrs.frozen
+class Debug:
+    """What the kernel wants to know of a program's functions and lines: bpf_func_info and bpf_line_info records."""
+
+    btf_fd: int
+    functions: bytes = attrs.field(repr=False)
+    lines: bytes = attrs.field(repr=False)
+
+
+def debug_of(program: Program, btf_fd: int) -> Debug | None:
+    """A program's debug information; None where it lacks some: each function needs its type."""
+    ids = {f.start: f.btf_id for f in program.functions}
+    starts = [s.start for s in program.subprograms]
+    if not btf_fd or not all(ids.get(start) for start in starts):
+        return None
+    slots = program.slot_of
+    functions = b"".join(struct.pack("<II", slots[start], ids[start]) for start in starts)
+    lines = b"".join(
+        struct.pack("<IIII", slots[x.start], x.file_offset, x.text_offset, x.line << 10 | min(x.column, 1023))
+        for x in program.lines
+    )
+    return Debug(btf_fd, functions, lines)
+
+
 def load_bytes(
     code: bytes,
     *,
@@ -137,12 +180,15 @@ def load_bytes(
     name: str = "",
     log: ctypes.Array[ctypes.c_char] | None = None,
     log_level: int = 1,
+    debug: Debug | None = None,
 ) -> int:
     """Load a program; gives its descriptor. Raises KernelError."""
+    functions = ctypes.create_string_buffer(debug.functions if debug else b"")
+    lines = ctypes.create_string_buffer(debug.lines if debug else b"")
     room = ctypes.create_string_buffer(code, len(code))
     terms = ctypes.create_string_buffer(license.encode())
     attributes = struct.pack(
-        "<IIQQIIQII16sII",
+        "<IIQQIIQII16sIIIIQIIQI",
         program_type,
         len(code) // 8,
         ctypes.addressof(room),
@@ -155,16 +201,24 @@ def load_bytes(
         _name(name),
         0,
         attach_type,
+        debug.btf_fd if debug else 0,
+        8 if debug else 0,
+        ctypes.addressof(functions) if debug else 0,
+        len(debug.functions) // 8 if debug else 0,
+        16 if debug and debug.lines else 0,
+        ctypes.addressof(lines) if debug and debug.lines else 0,
+        len(debug.lines) // 16 if debug else 0,
     )
     fd, _ = bpf(syscall.PROG_LOAD, attributes)
     return fd
 
 
 def load_program(
-    program: Program, map_fds: Sequence[int], *, program_type: ProgramType | None = None
+    program: Program, map_fds: Sequence[int], *, program_type: ProgramType | None = None, btf_fd: int = 0
 ) -> tuple[int, str]:
     """Load a program; gives its descriptor and the verifier's log (its last lines tell what the analysis took).
 
+    `btf_fd`: of the program's BTF; 0: it goes without debug information.
     Raises KernelError with the verifier's log where the kernel refuses it.
     """
     kind = program.type if program_type is None else program_type
@@ -174,17 +228,16 @@ def load_program(
     code = bytecode(program, map_fds)
     terms = program.license or "GPL"
     log = ctypes.create_string_buffer(1 << 16)
+    load = partial(
+        load_bytes, code, program_type=kind, attach_type=attach, license=terms, name=program.name,
+        debug=debug_of(program, btf_fd),
+    )  # fmt: skip
     try:
-        fd = load_bytes(
-            code, program_type=kind, attach_type=attach, license=terms, name=program.name, log=log, log_level=4
-        )
+        fd = load(log=log, log_level=4)
     except KernelError as error:
         full = ctypes.create_string_buffer(LOG_BYTES)
-        try:
-            fd = load_bytes(code, program_type=kind, attach_type=attach, license=terms, name=program.name, log=full)
-            os.close(fd)
-        except KernelError:
-            pass
+        with suppress(KernelError):
+            os.close(load(log=full))
         text = full.value.decode(errors="replace")
         raise KernelError(error.errno or 0, f"program {program.name} refused by the kernel", text) from None
     return fd, log.value.decode(errors="replace")

@@ -3,6 +3,7 @@
 import os
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -27,14 +28,19 @@ def possible_cpus() -> int:
 
 
 class KernelMaps:
-    """Maps in the kernel that stand for maps in user space, inner maps included."""
+    """Maps in the kernel that stand for maps in user space, inner maps included.
 
-    def __init__(self, maps: Sequence[Map]) -> None:
+    Attributes:
+        btf_fd: of the BTF that their types are from; 0: none.
+    """
+
+    def __init__(self, maps: Sequence[Map], btf: bytes = b"") -> None:
         self.maps = tuple(maps)
         self._fds: dict[int, int] = {}
+        self.btf_fd = load.load_btf(btf)
         try:
             for m in self.maps:
-                fd = self._fds[id(m)] = load.create_map(m.definition)
+                fd = self._fds[id(m)] = load.create_map(m.definition, btf_fd=self.btf_fd)
                 for key, inner in _inner(m):
                     inner_fd = self._fds.setdefault(id(inner), load.create_map(inner.definition))
                     load.update(fd, key, struct.pack("<I", inner_fd))
@@ -64,6 +70,9 @@ class KernelMaps:
         for fd in self._fds.values():
             os.close(fd)
         self._fds = {}
+        if self.btf_fd:
+            os.close(self.btf_fd)
+            self.btf_fd = 0
 
 
 def _inner(m: Map) -> Iterator[tuple[bytes, Map]]:
@@ -76,27 +85,43 @@ def _width(m: Map) -> int:
     return m.value_stride * possible_cpus() if m.definition.type in _PER_CPU else size
 
 
+def run_cpu() -> int:
+    """The CPU that programs are run on, so that it is known whose values of per-CPU maps they change."""
+    return min(os.sched_getaffinity(0))
+
+
+@contextmanager
+def pinned() -> Iterator[None]:
+    """Keep this thread on `run_cpu` meanwhile."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
 def push_map(m: Map, fd: int) -> None:
-    """Copy a map's contents into the kernel's."""
+    """Copy a map's contents into the kernel's. The only value of a per-CPU map is that of `run_cpu`."""
     if m.definition.type not in _LISTED or m.definition.flags & MapFlag.RDONLY_PROG:
         return
-    per_cpu = m.definition.type in _PER_CPU
     wanted = dict(m.items())
     if m.definition.type not in (MapType.ARRAY, MapType.PERCPU_ARRAY):
         for key in load.keys(fd, m.definition.key_size):
             if key not in wanted:
                 load.delete(fd, key)
+    first = run_cpu() * m.value_stride if m.cpus == 1 else 0
+    size, step = m.definition.value_size, m.value_stride
     for key, value in wanted.items():
-        if per_cpu:
-            size, step = m.definition.value_size, m.value_stride
+        if m.definition.type in _PER_CPU:
             parts = [value[cpu * size : (cpu + 1) * size].ljust(step, b"\0") for cpu in range(m.cpus)]
-            load.update(fd, key, (b"".join(parts) + bytes(_width(m)))[: _width(m)])
+            load.update(fd, key, (bytes(first) + b"".join(parts) + bytes(_width(m)))[: _width(m)])
         else:
             load.update(fd, key, value)
 
 
 def pull_map(m: Map, fd: int) -> None:
-    """Copy the kernel's map's contents back. Of per-CPU maps, where all runs are on one CPU, the sum's CPU is kept."""
+    """Copy the kernel's map's contents back, the other way round."""
     if m.definition.type not in _LISTED or m.definition.flags & MapFlag.RDONLY_PROG:
         return
     found = {}
@@ -111,12 +136,6 @@ def pull_map(m: Map, fd: int) -> None:
     for key, value in found.items():
         if m.definition.type in _PER_CPU:
             parts = [value[at : at + size] for at in range(0, len(value), step)]
-            m.update(
-                key, b"".join((parts + [bytes(size)] * m.cpus)[: m.cpus]) if m.cpus > 1 else parts[_busiest(parts)]
-            )
+            m.update(key, parts[run_cpu()] if m.cpus == 1 else b"".join((parts + [bytes(size)] * m.cpus)[: m.cpus]))
         else:
             m.update(key, value)
-
-
-def _busiest(parts: list[bytes]) -> int:
-    return next((cpu for cpu, part in enumerate(parts) if any(part)), 0)

@@ -32,7 +32,7 @@ from flowshunt.insn import (
 )  # fmt: skip
 from flowshunt_ebpf.contexts.layout import MEMORY, TC, XDP
 from flowshunt_ebpf.kernel import load, syscall
-from flowshunt_ebpf.kernel.maps import KernelMaps
+from flowshunt_ebpf.kernel.maps import KernelMaps, pinned
 from flowshunt_ebpf.kernel.syscall import KernelError, bpf
 from flowshunt_ebpf.native.image import Image
 from flowshunt_ebpf.native.interpreter import RunError
@@ -85,7 +85,7 @@ class KernelProgram:
         self._extra: list[int] = []
         program = image.program
         try:
-            self._maps = KernelMaps(image.maps) if maps is None else maps
+            self._maps = KernelMaps(machine.maps, image.program.btf) if maps is None else maps
             fds = [self._maps.descriptor(m) for m in image.maps]
             if image.context is MEMORY:
                 self._result_fd = load.create_map(_RESULT)
@@ -99,8 +99,11 @@ class KernelProgram:
                     maps=(*program.maps, _RESULT),
                 )
             kind = image.context.program_type if image.context is not MEMORY else ProgramType.XDP
-            self._fd, self.log = load.load_program(program, [*fds, *self._extra], program_type=kind)
+            self._fd, self.log = load.load_program(
+                program, [*fds, *self._extra], program_type=kind, btf_fd=self._maps.btf_fd
+            )
             self._extra.append(self._fd)
+            self._load_targets()
         except KernelError as error:
             self.close()
             lacking = syscall.missing()
@@ -112,6 +115,25 @@ class KernelProgram:
             ) from error
         self.info = load.program_info(self._fd)
         self.verdict = Verdict(True, digest(image.program, image.context), syscall.release(), self.log)
+
+    def _load_targets(self) -> None:
+        """Load the programs that the machine's program arrays name."""
+        loaded: dict[int, int] = {}
+        maps = self._maps
+        assert maps is not None
+        for m in self.machine.maps:
+            if m.definition.type != MapType.PROG_ARRAY:
+                continue
+            for index, (handle,) in enumerate(struct.iter_unpack("<Q", m.values_view)):
+                if handle and handle not in loaded:
+                    image = self.machine.programs[handle - 1]
+                    fds = [maps.descriptor(other) for other in image.maps]
+                    kind = image.context.program_type
+                    fd, _ = load.load_program(image.program, fds, program_type=kind, btf_fd=maps.btf_fd)
+                    self._extra.append(fd)
+                    loaded[handle] = fd
+                if handle:
+                    load.update(maps.descriptor(m), struct.pack("<I", index), struct.pack("<I", loaded[handle]))
 
     def run(self, *, budget: int = DEFAULT_BUDGET) -> Outcome:
         """Run once: the maps' contents go in and come back, and the packet. The kernel knows no budget."""
@@ -134,7 +156,9 @@ class KernelProgram:
         front = b"" if self.image.context in (MEMORY, XDP, TC) else _ethernet(data)
         sent = (meta + front + data).ljust(len(meta) + _MINIMUM + (1 if front else 0), b"\0")
         try:
-            value, received, context_out, self.duration = _test_run(self._fd, sent, context, len(sent) + 4096, repeat)
+            with pinned():
+                result = _test_run(self._fd, sent, context, len(sent) + 4096, repeat)
+            value, received, context_out, self.duration = result
         except KernelError as error:
             raise RunError(f"program {self.image.program.name}: the kernel did not run it: {error.strerror}") from None
         if self.image.context is MEMORY:
