@@ -61,12 +61,13 @@ _ARPHRD_NETLINK = 824
 _SLL_LLC = 4
 
 
-@kernel(types.UniTuple(INT, 2)(BYTES, INT, INT), entry=False)
-def decode_ppp(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
+@kernel(types.UniTuple(INT, 2)(BYTES, ROW, INT, INT, INT), entry=False)
+def decode_ppp(data: NDArray[np.uint8], row: Any, at: int, end: int, whole: int) -> tuple[int, int]:
     """What a PPP frame (RFC 1661) carries: (EtherType or STOP, position). Address and control bytes may lead it."""
     if end - at >= 2 and load16(data, at) == 0xFF03:
         at += 2
     if end - at < 2:
+        row.flags |= MALFORMED if whole else TRUNCATED
         return STOP, at
     protocol = load8(data, at)
     # An odd first byte is a compressed protocol field.
@@ -94,7 +95,7 @@ def decode_link(data: NDArray[np.uint8], row: Any, link: int, at: int, end: int)
     if link == LINK_IPV6:
         return IPV6, at
     if link == LINK_PPP:
-        return decode_ppp(data, at, end)
+        return decode_ppp(data, row, at, end, 0)
     following = STOP
     length = 4
     if link == LINK_LINUX_SLL:
@@ -160,8 +161,8 @@ def below_labels(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
         return IPV4, 0
     if nibble == 6 and not (plain and load16(data, at + 4) + 40 > room):
         return IPV6, 0
-    if nibble == 0 and (not plain or (room >= 18 and load16(data, at) == 0 and is_familiar(load16(data, at + 16)))):
-        return (ETHERNET_FRAME, 4) if room >= 4 else (STOP, 0)
+    if nibble == 0 and (not plain or (load16(data, at) == 0 and (room < 18 or is_familiar(load16(data, at + 16))))):
+        return ETHERNET_FRAME, 4 if room >= 4 else 0
     if nibble == 1 and not plain:
         return STOP, 0
     return ETHERNET_FRAME, 0
@@ -259,7 +260,7 @@ def decode_encapsulation(
                 return STOP, at
             if load8(data, at + 1) != 0:
                 return STOP, at
-            following, at = decode_ppp(data, at + 6, end)
+            following, at = decode_ppp(data, row, at + 6, end, whole)
         else:
             if following >= 0:
                 row.ethertype = following

@@ -83,7 +83,7 @@ def decode_gre(data: NDArray[np.uint8], row: Any, at: int, end: int, whole: int)
     if version == 1:
         if protocol != _PPP or not flags & _GRE_SEQUENCE:
             return TUNNEL_GRE, STOP, at
-        following, at = decode_ppp(data, at, end)
+        following, at = decode_ppp(data, row, at, end, whole)
         return TUNNEL_GRE, following, at
     if protocol == _TRANSPARENT_ETHERNET:
         return (TUNNEL_NVGRE if flags & _GRE_KEY else TUNNEL_GRE), ETHERNET_FRAME, at
