@@ -196,7 +196,7 @@ class FlowTable:
         """
         count = len(flows)
         given = np.ascontiguousarray(flows, FLOW).view(layout.FLOW_WORDS)
-        slots = np.empty(count, np.int32)
+        slots = np.full(count, -1, np.int32)
         status = np.empty(count, np.uint8)
         done = 0
         while True:

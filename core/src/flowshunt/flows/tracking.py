@@ -112,7 +112,7 @@ def _evict(rows: Rows) -> None:
         slot = state.hand
         state.hand += 1
         row = rows.life[slot]
-        if row.bucket == 0 or row.batch == state.batch:
+        if row.bucket == 0 or row.batch == state.batch:  # the new flow's own row has no bucket yet
             continue
         record = rows.records[slot]
         rank = 1
@@ -145,12 +145,14 @@ def take_row(rows: Rows) -> int:
 def _start(rows: Rows, keys: NDArray[Any], at: int, tcp_flags: int, timestamp: int, port: int) -> int:
     """Start the flow of a frame; returns as `lookup` does, -1 where there is no row left."""
     state = rows.state[0]
-    if state.active >= state.limit:
-        _evict(rows)
     slot = take_row(rows)
     if slot < 0:
         state.overflow += 1
         return -1
+    if state.active >= state.limit:
+        _evict(rows)
+        if state.active >= state.limit:  # an earlier search found none
+            _evict(rows)
     key = keys[at]
     record = rows.records[slot]
     direction = 0
@@ -160,6 +162,8 @@ def _start(rows: Rows, keys: NDArray[Any], at: int, tcp_flags: int, timestamp: i
         if tcp_flags & ACK:
             record.tcp_state = _SYN_RECEIVED
             direction = 1
+            if key.source_0 == key.destination_0 and key.source_1 == key.destination_1 and swap_ports(ends) == ends:
+                direction = 0  # a packet to its own sender: both directions look alike
     if direction == 1:
         record.source_0 = key.destination_0
         record.source_1 = key.destination_1
