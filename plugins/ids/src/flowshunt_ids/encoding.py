@@ -17,6 +17,7 @@ from flowshunt_ids.rules.rule import (
     IsDataAt,
     Match,
     Number,
+    PacketTest,
     Pcre,
     Rule,
     is_relative,
@@ -25,6 +26,14 @@ from flowshunt_ids.rules.rule import (
 
 MIN_PATTERN = 3
 """Shorter patterns, and those of a single repeated byte, occur too often to be worth scanning for."""
+
+_QUICK = (Field.TCP_FLAGS, Field.PAYLOAD_LENGTH)
+
+
+def _test_order(test: PacketTest) -> bool:
+    """Tests that kernels carry out without a call come first."""
+    return test.field not in _QUICK
+
 
 _COMMON = frozenset(b" \x00\xff\r\n\t/.:=-<>\"'0123456789etaoinshrdlucmETAOINSHRDLUCM")
 
@@ -201,7 +210,7 @@ def encode(rules: Sequence[Rule]) -> EncodedRules:
     rows: list[tuple[int, ...]] = []
     for rule in rules:
         first_test, first_op = len(encoder.tests), len(encoder.ops)
-        for test in rule.tests:
+        for test in sorted(rule.tests, key=_test_order):
             encoder.tests.append((int(test.field), int(test.negated), test.mask, test.low, test.high))
         if not rule.payload and any(bits.command == "isset" for bits in rule.flowbits):
             encoder.tests.append((int(Field.HAS_FLOWBITS), 0, -1, 1, 1))

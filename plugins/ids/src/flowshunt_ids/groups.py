@@ -79,7 +79,8 @@ class RuleGroups:
         self._classes = classes
         self._scan = scan
         self._policy = policy
-        self.requests: dict[BypassRequest, int] = {}
+        self.requests: list[BypassRequest] = []
+        self._request_numbers: dict[tuple[str, str], int] = {}
         self.refused = 0
         self._words = max(1, (len(rules) + 63) // 64)
         self._by_rules: dict[tuple[bytes, int, bool], int] = {}
@@ -99,7 +100,10 @@ class RuleGroups:
 
     def request_number(self, request: BypassRequest) -> int:
         """The number of a request in `requests`."""
-        return self.requests.setdefault(request, len(self.requests))
+        number = self._request_numbers.setdefault((request.action, request.cause), len(self.requests))
+        if number == len(self.requests):
+            self.requests.append(request)
+        return number
 
     def add(self, keys: NDArray[np.uint64]) -> None:
         """Make groups for class combinations, as `flowshunt_ids.lookup` packs them: uint64[k, 2]."""

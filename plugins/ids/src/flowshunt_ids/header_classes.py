@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from flowshunt.compiled import column
 from flowshunt_ids.rules.intervals import Intervals
 from flowshunt_ids.rules.rule import FlowCondition, Rule
-from flowshunt_ids.rules.variables import Addresses, Ports
+from flowshunt_ids.rules.variables import ANY_PORT, Addresses, Ports
 
 T = TypeVar("T", bound=Hashable)
 
+NO_PORTS = 65536
+"""In place of a port, for packets whose ports are not known: only rules for any port apply."""
 FLOWLESS = 2
 """The direction of packets that belong to no flow."""
 
@@ -26,7 +28,7 @@ class ClassTables(NamedTuple):
     """Where to look a packet's classes up. v6 bounds are split into their upper and lower 64 bits.
 
     `ipv4_start[i]` is the first address of interval i, whose class is `ipv4_class[i]`; likewise IPv6. `port_class` has
-    65,536 entries, `protocol_class` 256.
+    65,536 entries and one for fragments, whose ports are not known; `protocol_class` has 256.
     """
 
     ipv4_start: NDArray[np.uint32]
@@ -152,22 +154,20 @@ class HeaderClasses:
     def _port_classes(self, sources: Sequence[Ports], destinations: Sequence[Ports], rng: np.random.Generator) -> None:
         specs, places = _places([*sources, *destinations])
         marks = rng.integers(0, 1 << 63, len(specs), dtype=np.uint64)
-        signature = np.zeros(65536, np.uint64)
-        member = np.zeros((65536, len(specs)), np.bool_) if len(specs) <= 4096 else None
-        for number, spec in enumerate(specs):
+        signature = np.zeros(NO_PORTS + 1, np.uint64)
+        for mark, spec in zip(marks, specs, strict=True):
             for low, high in spec.ports:
-                signature[low : high + 1] ^= marks[number]
-                if member is not None:
-                    member[low : high + 1, number] = True
+                signature[low : high + 1] ^= mark
+            if spec == ANY_PORT:
+                signature[NO_PORTS] ^= mark
         _values, first, inverse = np.unique(signature, return_index=True, return_inverse=True)
         self._port_class = inverse.astype(np.int32).reshape(-1)
-        if member is None:
-            member = np.zeros((len(first), len(specs)), np.bool_)
-            for number, spec in enumerate(specs):
-                for low, high in spec.ports:
-                    member[:, number] |= (first >= low) & (first <= high)
-        else:
-            member = member[first]
+        member = np.zeros((len(first), len(specs)), np.bool_)
+        for number, spec in enumerate(specs):
+            for low, high in spec.ports:
+                member[:, number] |= (first >= low) & (first <= high)
+            if spec == ANY_PORT:
+                member[:, number] = True
         count = len(sources)
         self._source_port = member[:, places[:count]]
         self._destination_port = member[:, places[count:]]

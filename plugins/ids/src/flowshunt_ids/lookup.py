@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from flowshunt.compiled import BYTES, column, kernel, matrix
 from flowshunt.engine import NEW
-from flowshunt.packets.headers import HEADER
-from flowshunt_ids.header_classes import CLASS_TABLES, FLOWLESS, ClassTables
+from flowshunt.packets.headers import FRAGMENT, HEADER
+from flowshunt_ids.header_classes import CLASS_TABLES, FLOWLESS, NO_PORTS, ClassTables
 from flowshunt_ids.layout import SIDE
 
 _I64 = types.int64
@@ -65,40 +65,21 @@ def _address_class(tables: ClassTables, data: NDArray[np.uint8], row: int, at: i
     return np.int64(tables.ipv6_class[low])
 
 
-@kernel(
-    types.UniTuple(types.uint64, 2)(
-        CLASS_TABLES, matrix(np.uint8, readonly=True), _I64, _I64, _I64, _I64, _I64, _I64, _I64, _I64, _I64
-    ),
-    entry=False,
-)
-def _combination(
-    tables: ClassTables,
-    data: NDArray[np.uint8],
-    row: int,
-    source: int,
-    destination: int,
-    version: int,
-    source_port: int,
-    destination_port: int,
-    protocol: int,
-    direction: int,
-    swapped: int,
-) -> tuple[Any, Any]:
-    """The packed classes of a packet (`RuleGroups.add` unpacks them). swapped 1: seen from the other end."""
-    a = _address_class(tables, data, row, source, version)
-    b = _address_class(tables, data, row, destination, version)
-    p, q = np.int64(tables.port_class[source_port]), np.int64(tables.port_class[destination_port])
-    if swapped:
-        a, b = b, a
-        p, q = q, p
-    first = (np.uint64(a) << np.uint64(32)) | np.uint64(b)
-    second = (
-        (np.uint64(p) << np.uint64(44))
-        | (np.uint64(q) << np.uint64(24))
-        | (np.uint64(tables.protocol_class[protocol]) << np.uint64(4))
+@kernel(types.uint64(_I64, _I64), inline=True, entry=False)
+def _first_key(source: int, destination: int) -> Any:
+    """The first half of a packed combination (`RuleGroups.add` unpacks it)."""
+    return (np.uint64(source) << np.uint64(32)) | np.uint64(destination)
+
+
+@kernel(types.uint64(_I64, _I64, _I64, _I64), inline=True, entry=False)
+def _second_key(source_port: int, destination_port: int, protocol: int, direction: int) -> Any:
+    """The second half."""
+    return (
+        (np.uint64(source_port) << np.uint64(44))
+        | (np.uint64(destination_port) << np.uint64(24))
+        | (np.uint64(protocol) << np.uint64(4))
         | np.uint64(direction)
     )
-    return first, second
 
 
 @kernel(
@@ -136,20 +117,18 @@ def find_flow_groups(
         version = np.int64(flows[at, FLOW_VERSION])
         source_port = np.int64(flows[at, FLOW_PORTS]) | np.int64(flows[at, FLOW_PORTS + 1]) << 8
         destination_port = np.int64(flows[at, FLOW_PORTS + 2]) | np.int64(flows[at, FLOW_PORTS + 3]) << 8
+        source = _address_class(tables, flows, at, FLOW_ADDRESS, version)
+        destination = _address_class(tables, flows, at, FLOW_ADDRESS + 16, version)
+        source_class = np.int64(tables.port_class[source_port])
+        destination_class = np.int64(tables.port_class[destination_port])
+        protocol_class = np.int64(tables.protocol_class[protocol])
         for direction in range(2):
-            first, second = _combination(
-                tables,
-                flows,
-                at,
-                FLOW_ADDRESS,
-                FLOW_ADDRESS + 16,
-                version,
-                source_port,
-                destination_port,
-                protocol,
-                direction,
-                direction,
-            )
+            if direction == 0:
+                first = _first_key(source, destination)
+                second = _second_key(source_class, destination_class, protocol_class, 0)
+            else:
+                first = _first_key(destination, source)
+                second = _second_key(destination_class, source_class, protocol_class, 1)
             group = values[key_place(keys, values, first, second)]
             if group < 0:
                 missing[count, 0] = first
@@ -207,11 +186,19 @@ def find_packet_groups(
             scratch[0, 16 + step] = data[begin + size + step]
         protocol = np.int64(header.protocol)
         source_port, destination_port = np.int64(0), np.int64(0)
-        if header.l4 != 0 and (protocol == _TCP or protocol == _UDP or protocol == _SCTP):
+        if header.flags & FRAGMENT:
+            source_port = destination_port = np.int64(NO_PORTS)
+        elif header.l4 != 0 and (protocol == _TCP or protocol == _UDP or protocol == _SCTP):
             source_port = np.int64(header.source_port)
             destination_port = np.int64(header.destination_port)
-        first, second = _combination(
-            tables, scratch, 0, 0, 16, version, source_port, destination_port, protocol, FLOWLESS, 0
+        first = _first_key(
+            _address_class(tables, scratch, 0, 0, version), _address_class(tables, scratch, 0, 16, version)
+        )
+        second = _second_key(
+            np.int64(tables.port_class[source_port]),
+            np.int64(tables.port_class[destination_port]),
+            np.int64(tables.protocol_class[protocol]),
+            FLOWLESS,
         )
         group = values[key_place(keys, values, first, second)]
         if group < 0:

@@ -29,12 +29,14 @@ from flowshunt_ids.layout import (
     OPF_RELATIVE,
     ROW_ESTABLISHED,
     RULE_ARRAYS,
+    TEST,
     RuleArrays,
 )
 from flowshunt_ids.rules.rule import Field
 
 _I64 = types.int64
 _BUFFER = column(np.uint8)
+_HEADERS = column(HEADER, readonly=True)
 SCRATCH = column(np.int64)
 """int64[2 * MAX_OPS + 4]: working memory of one evaluation."""
 SCRATCH_SIZE = 2 * MAX_OPS + 4
@@ -72,7 +74,7 @@ def _load16(data: NDArray[np.uint8], at: int, end: int) -> int:
     return (np.int64(data[at]) << 8) | np.int64(data[at + 1])
 
 
-@kernel(_I64(BYTES, column(HEADER, readonly=True), _I64, _I64, _I64, _I64), entry=False)
+@kernel(_I64(BYTES, _HEADERS, _I64, _I64, _I64, _I64), entry=False)
 def rare_field(data: NDArray[np.uint8], headers: NDArray[Any], row: int, base: int, end: int, field: int) -> int:
     """A field that HEADER has no column for; -1 where the packet has none. The frame is data[base:end]."""
     header = headers[row]
@@ -105,12 +107,29 @@ def rare_field(data: NDArray[np.uint8], headers: NDArray[Any], row: int, base: i
     return -1
 
 
+@kernel(types.int64(column(TEST, readonly=True), _I64, _HEADERS, _I64), inline=True, entry=False)
+def first_test(tests: NDArray[Any], at: int, headers: NDArray[Any], row: int) -> int:
+    """A rule's first test, where it is one of the frequent cheap ones: 1 it holds, 0 it fails, -1 not known here."""
+    field = tests[at].field
+    if field == _TCP_FLAGS:
+        if headers[row].protocol != _TCP or headers[row].l4 == 0:
+            return 0
+        value = np.int64(headers[row].tcp_flags) & tests[at].mask
+    elif field == _PAYLOAD_LENGTH:
+        value = np.int64(headers[row].payload_length)
+    else:
+        return -1
+    inside = tests[at].low <= value and value <= tests[at].high
+    return 1 if inside != (tests[at].negated != 0) else 0
+
+
 @kernel(
-    types.boolean(RULE_ARRAYS, _I64, BYTES, column(HEADER, readonly=True), _I64, _I64, _I64, _I64, _I64), entry=False
+    types.boolean(column(TEST, readonly=True), _I64, _I64, BYTES, _HEADERS, _I64, _I64, _I64, _I64, _I64), entry=False
 )
 def test_packet(
-    arrays: RuleArrays,
-    rule: int,
+    tests: NDArray[Any],
+    first: int,
+    count: int,
     data: NDArray[np.uint8],
     headers: NDArray[Any],
     row: int,
@@ -119,10 +138,9 @@ def test_packet(
     row_flags: int,
     bits: int,
 ) -> bool:
-    """Whether a rule's tests hold for a packet. row -1: the end of a TCP stream, which has no packet."""
-    first = np.int64(arrays.rules[rule].first_test)
-    for at in range(first, first + np.int64(arrays.rules[rule].tests)):
-        test = arrays.tests[at]
+    """Whether tests[first:first + count] hold for a packet. row -1: the end of a TCP stream, which has no packet."""
+    for at in range(first, first + count):
+        test = tests[at]
         field = np.int64(test.field)
         if field == _ESTABLISHED:
             value = np.int64(1 if row_flags & ROW_ESTABLISHED else 0)

@@ -26,7 +26,8 @@ from flowshunt_ids.layout import (
     SESSION_BITS,
     RuleArrays,
 )
-from flowshunt_ids.matching import SCRATCH, match_payload, test_packet
+from flowshunt_ids.memory import copy_bytes
+from flowshunt_ids.matching import SCRATCH, first_test, match_payload, test_packet
 
 _I64 = types.int64
 _BUFFER = column(np.uint8)
@@ -66,12 +67,12 @@ def gather(
         for piece in range(first, first + np.int64(segments[number].pieces)):
             source = pieces[piece].source
             count = np.int64(pieces[piece].length)
+            if source < 0 or source + count > (len(arena) if pieces[piece].arena else len(data)):
+                continue
             if pieces[piece].arena:
-                for step in range(count):
-                    buffer[filled + step] = arena[source + step]
+                copy_bytes(buffer, filled, arena, source, count)
             else:
-                for step in range(count):
-                    buffer[filled + step] = data[source + step]
+                copy_bytes(buffer, filled, data, source, count)
             filled += count
         at += 1
     return at, filled
@@ -127,7 +128,8 @@ def _matches(
     if arrays.rules[rule].flags & RULE_CHUNK_ONLY and not segment.flags & SEGMENT_CHUNK:
         return False
     established = ROW_ESTABLISHED if segment.flags & SEGMENT_ESTABLISHED else 0
-    if not test_packet(arrays, rule, data, headers, row, base, end, established, 1):
+    first, tests = np.int64(arrays.rules[rule].first_test), np.int64(arrays.rules[rule].tests)
+    if tests and not test_packet(arrays.tests, first, tests, data, headers, row, base, end, established, 1):
         return False
     start = np.int64(segment.start)
     if not match_payload(arrays, rule, buffer, start, start + np.int64(segment.length), scratch):
@@ -321,10 +323,14 @@ def match_packets(
             first = np.int64(arrays.groups[group].packet_start if part else arrays.groups[group].first_start)
             for place in range(first, first + (packets if part else firsts)):
                 rule = np.int64(arrays.lists[place])
-                bits = np.int64(0)
-                if at >= 0 and sessions[at].flags & SESSION_BITS:
-                    bits = np.int64(1)
-                if test_packet(arrays, rule, data, headers, row, base, end, flags, bits):
+                test, tests = np.int64(arrays.rules[rule].first_test), np.int64(arrays.rules[rule].tests)
+                known = first_test(arrays.tests, test, headers, row) if tests else np.int64(1)
+                if known == 0:
+                    continue
+                bits = np.int64(1 if at >= 0 and sessions[at].flags & SESSION_BITS else 0)
+                if (known == 1 and tests <= 1) or test_packet(
+                    arrays.tests, test, tests, data, headers, row, base, end, flags, bits
+                ):
                     if arrays.rules[rule].flags & RULE_SETS_BITS and at >= 0:
                         sessions[at].flags |= np.uint16(SESSION_BITS)
                     _candidate(out, count, -1, row, at, rule, 0)

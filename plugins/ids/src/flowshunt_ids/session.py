@@ -1,367 +1,149 @@
-"""A session: batches through the compiled stages, candidates through Python, verdicts out."""
+"""A session: whole datagrams made of fragments, outer packets of tunnels, and the stages for all of them."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from flowshunt.engine import DROPPED, SKIPPED, BypassRequest, EngineSummary, InspectionBatch, Verdicts
-from flowshunt.flows.record import FLOW
-from flowshunt.packets.headers import HEADER
-from flowshunt_ids import layout, lookup
-from flowshunt_ids.decisions import EMPTY, BatchDecisions, Decisions
-from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
-from flowshunt_ids.layout import CANDIDATE, PIECE, SEGMENT, SESSION, SIDE
-from flowshunt_ids.matching import SCRATCH_SIZE
+from flowshunt.engine import Alert, EngineSummary, InspectionBatch, Verdicts
+from flowshunt.packets.decode import decode
+from flowshunt.packets.headers import FRAGMENT
+from flowshunt_ids.fragments import Defragmenter, Reassembled, packet_batch
 from flowshunt_ids.ruleset import RuleSet
-from flowshunt_ids.scanning import gather, match_hits, match_packets, match_unscanned
-from flowshunt_ids.streams.pool import (
-    ARENA_USED,
-    DEPTH_REACHED,
-    GAPS,
-    LOST_BYTES,
-    NODES_USED,
-    grown,
-    keep_pending,
-    new_pool,
-)
-from flowshunt_ids.streams.reassembly import Output
-from flowshunt_ids.streams.tcp import SETTINGS_SIZE
-from flowshunt_ids.tracking import close_flows, end_flows, mark_flows, open_flows, track
+from flowshunt_ids.stages import Stages
+from flowshunt_ids.tunnels import OuterFlows
 
-SLICE = 1 << 20
-"""Bytes of segments that are gathered and scanned at once: enough to be worth a call, little enough for the cache."""
-CANDIDATES = 1 << 14
-"""Candidates that one call of a kernel may make; more are made by calling it again."""
-_NO_BYTES = np.empty(0, np.uint8)
-_NO_OFFSETS = np.empty(0, np.int64)
-_NO_LENGTHS = np.empty(0, np.uint32)
-_NO_HEADERS = np.empty(0, HEADER)
-_NO_SIDES = np.empty(0, np.int32)
+_NONE_ENDED = np.empty(0, np.int32)
 
 
 class Session:
     """One run of the engine. Fulfils `flowshunt.engine.EngineSession`."""
 
     def __init__(self, rule_set: RuleSet, flow_capacity: int) -> None:
-        _check_layout()
         self._set = rule_set
-        self._rules = rule_set.loaded.rules
-        self._groups = rule_set.groups()
-        self._tables = rule_set.classes.tables()
-        settings = rule_set.settings
-        self._settings = np.zeros(SETTINGS_SIZE, np.int64)
-        self._settings[:4] = settings.chunk_to_server, settings.chunk_to_client, settings.depth, settings.midstream
-        if settings.stream_bypass and rule_set.policy.enabled:
-            request = BypassRequest(settings.bypass_action, cause="stream depth")
-            self._settings[4] = 1 + self._groups.request_number(request)
-        requests = [
-            self._groups.request_number(rule_set.policy.request(rule)) if rule.bypass else 0 for rule in self._rules
-        ]
-        self._decisions = Decisions(self._rules, rule_set.policy, requests, settings.alerts_per_packet)
-        self._sides = np.zeros(2 * flow_capacity, SIDE)
-        self._sessions = np.zeros(flow_capacity, SESSION)
-        self._pool = new_pool(1 << 14, settings.reassembly_memory)
-        self._counters = InspectionCounters()
-        self._matchers: dict[int, PayloadMatcher] = {}
-        self._scratch = np.zeros(SCRATCH_SIZE, np.int64)
-        self._out_candidates = np.empty(CANDIDATES + len(self._rules), CANDIDATE)
-        self._buffer = np.empty(SLICE, np.uint8)
-        self._python = (rule_set.encoded.rules["flags"] & layout.RULE_PYTHON) != 0
-        self._unscanned = any(
-            rule.payload and pattern is None
-            for rule, pattern in zip(self._rules, rule_set.encoded.patterns, strict=True)
-        )
-        self._packets = any(not rule.payload for rule in self._rules)
-        self._totals = dict.fromkeys(
-            ("frames", "segments", "segment_bytes", "scan_hits", "candidates", "alerts", "bypassed_flows"), 0
-        )
+        self._stages = Stages(rule_set, flow_capacity)
+        self._defragmenter = Defragmenter(rule_set.settings.defrag_memory)
+        self._outer = OuterFlows()
+        self._closed = False
 
     def inspect(self, batch: InspectionBatch) -> Verdicts:
         """See `flowshunt.engine.EngineSession.inspect`."""
-        return self._run(batch)
+        stages = self._stages
+        ended = stages.finish(batch.flows, batch.ended) if len(batch.ended) else None
+        stages.open(batch)
+        fragments = (batch.headers["flags"] & FRAGMENT) != 0
+        tunnelled = np.flatnonzero(batch.headers["depth"])
+        if not fragments.any():
+            parts = [(0, stages.run(batch))]
+        else:
+            parts = self._with_fragments(batch, fragments)
+        alerts = list(ended.alerts) if ended is not None else []
+        if len(parts) == 1 and not alerts and not len(tunnelled):
+            return parts[0][1]
+        found = [_moved(alert, first) for first, verdicts in parts for alert in verdicts.alerts]
+        if len(tunnelled):
+            found.extend(self._outer_packets(batch, tunnelled))
+            found.sort(key=lambda alert: alert.row)
+        return _merged([*alerts, *found], [verdicts for _first, verdicts in parts], len(batch))
 
     def close(self, flows: NDArray[Any], ended: NDArray[np.int32]) -> Verdicts:
         """See `flowshunt.engine.EngineSession.close`."""
-        out = self._output(0, len(ended))
-        self._end(out, ended)
-        candidates = self._inspect_segments(out, None)
-        result = BatchDecisions()
-        if len(candidates):
-            self._decisions.decide(candidates, None, flows, result)
-        keep_pending(self._pool, self._sides, _NO_SIDES, 0, _NO_BYTES)
-        self._totals["alerts"] += len(result.alerts)
-        return Verdicts(result.alerts)
-
-    def _run(self, batch: InspectionBatch) -> Verdicts:
-        count = len(batch)
-        frames = batch.frames
-        out = self._output(count, len(batch.ended))
-        self._end(out, batch.ended)
-        row_group = np.empty(count, np.int32)
-        row_flags = np.empty(count, np.uint8)
-        disposition = np.empty(count, np.uint8)
-        touched = np.empty(count, np.int32)
-        bypasses = np.empty(4 * count, np.int32)
-        self._open(batch, row_group)
-        groups = self._groups.arrays.groups
-        found = track(
-            self._pool,
-            groups,
-            self._sessions,
-            self._sides,
-            out,
-            frames.data,
-            frames.offset,
-            frames.captured,
-            batch.headers,
-            batch.slot,
-            batch.direction,
-            row_group,
-            row_flags,
-            disposition,
-            touched,
-            bypasses,
-            self._settings,
-        )
-        candidates = self._inspect_segments(out, batch)
-        if self._packets:
-            candidates = np.concatenate([candidates, *self._inspect_packets(batch, row_group, row_flags)])
-        result = BatchDecisions()
-        if len(candidates):
-            self._decisions.decide(candidates, batch, batch.flows, result)
-        verdicts = self._verdicts(batch, result, bypasses[: 2 * found].reshape(found, 2), disposition)
-        keep_pending(self._pool, self._sides, touched, int(out.counts[2]), frames.data)
-        return verdicts
-
-    def _output(self, rows: int, ended: int) -> Output:
-        """Room for every segment and piece that a batch can make."""
-        nodes = len(self._pool.nodes)
-        used = int(self._pool.state[NODES_USED])
-        if nodes - used < 2 * rows + 1024:
-            self._pool = grown(self._pool, max(2 * nodes, used + 2 * rows + 1024))
-        pieces = used + 5 * rows + 2 * ended + 64
-        return Output(np.empty(pieces, SEGMENT), np.empty(pieces, PIECE), np.zeros(3, np.int64))
-
-    def _end(self, out: Output, ended: NDArray[np.int32]) -> None:
-        if len(ended):
-            end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, ended)
-
-    def _open(self, batch: InspectionBatch, row_group: NDArray[np.int32]) -> None:
-        """Clear the state of new flows and find the groups of new flows and of packets without a flow."""
-        slot, events, frames = batch.slot, batch.events, batch.frames
-        flows = batch.flows.view(np.uint8).reshape(len(batch.flows), FLOW.itemsize)
-        open_flows(self._pool, self._sessions, self._sides, slot, events)
-        missing = np.empty((2 * len(slot), 2), np.uint64)
-        groups = self._groups
-        for _again in range(2):
-            count = lookup.find_flow_groups(
-                self._tables, groups.keys, groups.values, slot, events, flows, self._sides, missing
-            )
-            if not count:
-                break
-            groups.add(missing[:count])
-        mark_flows(groups.arrays.groups, self._sessions, self._sides, slot, events)
-        if len(slot) and int(slot.min()) < 0:
-            scratch = np.zeros((1, 32), np.uint8)
-            for _again in range(2):
-                count = lookup.find_packet_groups(
-                    self._tables,
-                    groups.keys,
-                    groups.values,
-                    slot,
-                    frames.data,
-                    frames.offset,
-                    frames.captured,
-                    batch.headers,
-                    row_group,
-                    scratch,
-                    missing,
-                )
-                if not count:
-                    break
-                groups.add(missing[:count])
-
-    def _inspect_segments(self, out: Output, batch: InspectionBatch | None) -> NDArray[Any]:
-        """Gather, scan and match the segments of a batch. Returns candidates whose payload matches wholly."""
-        count = int(out.counts[0])
-        if not count:
-            return EMPTY
-        segments = out.segments[:count]
-        longest = int(segments["length"].max())
-        if longest > len(self._buffer):
-            self._buffer = np.empty(longest, np.uint8)
-        data, offset, captured, headers = (
-            (batch.frames.data, batch.frames.offset, batch.frames.captured, batch.headers)
-            if batch is not None
-            else (_NO_BYTES, _NO_OFFSETS, _NO_LENGTHS, _NO_HEADERS)
-        )
-        packets = (data, offset, captured, headers, self._sessions, self._scratch, self._out_candidates)
-        scan = segments["scan"]
-        order = np.argsort(scan, kind="stable") if len(self._set.prefilter.databases) else np.arange(count)
-        found: list[NDArray[Any]] = []
-        totals = self._totals
-        totals["segments"] += count
-        begin = 0
-        for scan_class in range(len(self._set.prefilter.databases) + 1):
-            end = begin + int(np.count_nonzero(scan == scan_class))
-            while begin < end:
-                upto, filled = gather(segments, out.pieces, order, begin, end, data, self._pool.arena, self._buffer)
-                totals["segment_bytes"] += filled
-                if scan_class:
-                    self._hits(scan_class, segments, order, begin, upto, filled, packets, found)
-                if self._unscanned:
-                    at = begin
-                    while at < upto:
-                        at, made = match_unscanned(
-                            self._groups.arrays, segments, order, at, upto, self._buffer, *packets
-                        )
-                        self._take(made, segments, found)
-                begin = upto
-        return np.concatenate(found) if found else EMPTY
-
-    def _hits(
-        self,
-        scan_class: int,
-        segments: NDArray[Any],
-        order: NDArray[np.int64],
-        begin: int,
-        end: int,
-        filled: int,
-        packets: tuple[Any, ...],
-        found: list[NDArray[Any]],
-    ) -> None:
-        database = self._set.prefilter.databases[scan_class - 1]
-        hits = database.scan(self._buffer[:filled])
-        if not len(hits):
-            return
-        self._totals["scan_hits"] += len(hits)
-        database.last_segment.fill(-1)
-        at = 0
-        while at < len(hits):
-            at, made = match_hits(
-                self._groups.arrays,
-                hits,
-                at,
-                database.pattern_start,
-                database.pattern_rules,
-                database.last_segment,
-                segments,
-                order,
-                begin,
-                end,
-                self._buffer,
-                *packets,
-            )
-            self._take(made, segments, found)
-
-    def _take(self, made: int, segments: NDArray[Any], found: list[NDArray[Any]]) -> None:
-        """Keep the candidates that a kernel made, those that are only partly matched after their match in Python."""
-        if not made:
-            return
-        self._totals["candidates"] += made
-        candidates = self._out_candidates[:made].copy()
-        partly = self._python[candidates["rule"]]
-        if partly.any():
-            keep = ~partly
-            for at in np.flatnonzero(partly).tolist():
-                rule, number = int(candidates["rule"][at]), int(candidates["segment"][at])
-                matcher = self._matchers.get(rule)
-                if matcher is None:
-                    matcher = self._matchers[rule] = PayloadMatcher(self._rules[rule].payload, self._counters)
-                start = int(segments["start"][number])
-                keep[at] = matcher.matches(self._buffer[start : start + int(segments["length"][number])].tobytes())
-            candidates = candidates[keep]
-        found.append(candidates)
-
-    def _inspect_packets(
-        self, batch: InspectionBatch, row_group: NDArray[np.int32], row_flags: NDArray[np.uint8]
-    ) -> list[NDArray[Any]]:
-        """Candidates of the rules without payload."""
-        found: list[NDArray[Any]] = []
-        frames = batch.frames
-        row = 0
-        while row < len(batch):
-            row, made = match_packets(
-                self._groups.arrays,
-                row,
-                frames.data,
-                frames.offset,
-                frames.captured,
-                batch.headers,
-                batch.slot,
-                row_group,
-                row_flags,
-                self._sessions,
-                self._out_candidates,
-            )
-            if made:
-                self._totals["candidates"] += made
-                found.append(self._out_candidates[:made].copy())
-        return found
-
-    def _verdicts(
-        self, batch: InspectionBatch, result: BatchDecisions, at_once: NDArray[np.int32], disposition: NDArray[np.uint8]
-    ) -> Verdicts:
-        """Mark the flows that are not inspected any more. at_once: (slot, request) of flows that kernels bypassed."""
-        slots, requests = at_once[:, 0], at_once[:, 1]
-        if result.bypassed:
-            extra = np.array(list(result.bypassed.items()), np.int32)
-            extra = extra[~np.isin(extra[:, 0], slots)]
-            slots, requests = np.concatenate([slots, extra[:, 0]]), np.concatenate([requests, extra[:, 1]])
-        quiet = np.array([slot for slot, row in result.stopped.items() if row >= 0], np.int32)
-        if len(quiet):
-            self._sessions["flags"][quiet] |= layout.SESSION_QUIET
-            if result.bypassed:
-                ended = np.array(list(result.bypassed), np.int32)
-                self._sessions["flags"][ended] |= layout.SESSION_BYPASSED
-                self._sessions["stopped"][ended] = [result.stopped[slot] for slot in result.bypassed]
-                last = self._sessions["stopped"][np.maximum(batch.slot, 0)]
-                disposition[(batch.slot >= 0) & (np.arange(len(batch)) > last)] = SKIPPED
-        if result.dropped:
-            rows = np.array(result.dropped, np.int64)
-            disposition[rows[disposition[rows] != SKIPPED]] = DROPPED
-        if len(slots) or len(quiet):
-            close_flows(self._pool, self._sides, np.concatenate([slots, quiet]))
-        totals = self._totals
-        totals["frames"] += len(batch)
-        totals["alerts"] += len(result.alerts)
-        totals["bypassed_flows"] += len(slots)
-        return Verdicts(
-            result.alerts, disposition, slots.astype(np.int32), requests.astype(np.uint16), tuple(self._groups.requests)
-        )
+        return self._stages.finish(flows, ended)
 
     def summary(self) -> EngineSummary:
         """See `flowshunt.engine.EngineSession.summary`."""
-        state = self._pool.state
         loaded = self._set.loaded
-        decisions = self._decisions
         counters = {
-            **{f"inspect.{name}": value for name, value in self._totals.items()},
-            "inspect.groups": len(self._groups),
-            "inspect.groups_refused": self._groups.refused,
-            "inspect.python_matches": self._counters.evaluations,
-            "inspect.expression_timeouts": self._counters.expression_timeouts,
-            "inspect.step_limits": self._counters.step_limits,
-            "rules.patterns": self._set.prefilter.pattern_count,
-            "stream.memory": int(state[ARENA_USED]),
-            "stream.lost_bytes": int(state[LOST_BYTES]),
-            "stream.gaps": int(state[GAPS]),
-            "stream.depth_reached": int(state[DEPTH_REACHED]),
-            "alerts.suppressed": decisions.suppressed,
-            "alerts.over_limit": decisions.over_limit,
-            "flowbits.flows": len(decisions.flowbits),
-            "thresholds.entries": len(decisions.thresholds),
-            "thresholds.forgotten": decisions.thresholds.forgotten,
+            **self._stages.counters(),
+            "defrag.completed": self._defragmenter.completed,
+            "defrag.given_up": self._defragmenter.given_up,
+            "defrag.memory": self._defragmenter.used,
         }
-        return EngineSummary(len(self._rules), loaded.problems, loaded.warnings, counters)
+        return EngineSummary(len(loaded.rules), loaded.problems, loaded.warnings, counters)
+
+    def _with_fragments(self, batch: InspectionBatch, fragments: NDArray[np.bool_]) -> list[tuple[int, Verdicts]]:
+        """Run a batch in parts: up to each fragment that completes a datagram, then the datagram. Gives for each part
+        the row that its first row stands for; a datagram stands for the fragment that completed it."""
+        parts: list[tuple[int, Verdicts]] = []
+        begin = 0
+        for row in np.flatnonzero(fragments).tolist():
+            slot = int(batch.slot[row])
+            flow = int(batch.flows["id"][slot]) if slot >= 0 else 0
+            whole = self._defragmenter.add(batch.frames, row, batch.headers[row], slot, flow)
+            if whole is None:
+                continue
+            parts.append((begin, self._part(batch, fragments, begin, row + 1)))
+            parts.append((row, self._datagram(batch, row, whole)))
+            begin = row + 1
+        parts.append((begin, self._part(batch, fragments, begin, len(batch))))
+        return parts
+
+    def _part(self, batch: InspectionBatch, fragments: NDArray[np.bool_], begin: int, end: int) -> Verdicts:
+        rows = slice(begin, end)
+        slot = batch.slot[rows]
+        alone = fragments[rows]
+        part = attrs.evolve(
+            batch,
+            frames=batch.frames.select(rows),
+            headers=batch.headers[rows],
+            slot=np.where(alone, np.int32(-1), slot),
+            direction=batch.direction[rows],
+            events=batch.events[rows],
+            ended=_NONE_ENDED,
+        )
+        return self._stages.run(part, owner=np.where(alone, slot, np.int32(-1)))
+
+    def _datagram(self, batch: InspectionBatch, row: int, whole: Reassembled) -> Verdicts:
+        frames = packet_batch(whole.packet, int(batch.frames.timestamp[row]), int(batch.frames.port[row]))
+        known = whole.slot >= 0 and int(batch.flows["id"][whole.slot]) == whole.flow
+        single = attrs.evolve(
+            batch,
+            frames=frames,
+            headers=decode(frames, depth=0),
+            slot=np.array([whole.slot if known else -1], np.int32),
+            direction=batch.direction[row : row + 1],
+            events=np.zeros(1, np.uint8),
+            ended=_NONE_ENDED,
+        )
+        return self._stages.run(single)
+
+    def _outer_packets(self, batch: InspectionBatch, rows: NDArray[np.int64]) -> Sequence[Alert]:
+        """The alerts on the outermost packets of tunnelled frames, by their headers."""
+        frames = batch.frames.select(rows)
+        headers = decode(frames, depth=0)
+        headers["payload_length"] = 0
+        outer = attrs.evolve(
+            batch,
+            frames=frames,
+            headers=headers,
+            slot=np.full(len(rows), -1, np.int32),
+            direction=np.zeros(len(rows), np.uint8),
+            events=np.zeros(len(rows), np.uint8),
+            ended=_NONE_ENDED,
+        )
+        verdicts = self._stages.run(outer, repeated=self._outer.is_repeated(frames, headers))
+        return [attrs.evolve(alert, row=int(rows[alert.row])) for alert in verdicts.alerts]
 
 
-def _check_layout() -> None:
-    """What `lookup` assumes of FLOW."""
-    fields = FLOW.fields
-    assert fields is not None
-    places = tuple(fields[name][1] for name in ("source", "source_port", "protocol", "ip_version"))
-    expected = (lookup.FLOW_ADDRESS, lookup.FLOW_PORTS, lookup.FLOW_PROTOCOL, lookup.FLOW_VERSION)
-    if places != expected:
-        raise RuntimeError(f"FLOW has its fields at {places}, not at {expected}")
+def _moved(alert: Alert, first: int) -> Alert:
+    return attrs.evolve(alert, row=alert.row + first) if first else alert
+
+
+def _merged(alerts: list[Alert], parts: Sequence[Verdicts], rows: int) -> Verdicts:
+    """One answer out of those to the parts of a batch. The parts of `rows` rows are in order; those of one row that
+    are datagrams come after the row that they stand for."""
+    disposition = np.zeros(rows, np.uint8)
+    at = 0
+    for number, verdicts in enumerate(parts):
+        if number % 2:
+            disposition[at - 1] = max(disposition[at - 1], verdicts.disposition[0])
+        else:
+            disposition[at : at + len(verdicts.disposition)] = verdicts.disposition
+            at += len(verdicts.disposition)
+    slots = np.concatenate([verdicts.bypass_slot for verdicts in parts])
+    requests = np.concatenate([verdicts.bypass_request for verdicts in parts])
+    _values, first = np.unique(slots, return_index=True)
+    first.sort()
+    return Verdicts(alerts, disposition, slots[first], requests[first], parts[-1].requests)

@@ -124,7 +124,7 @@ def _due(sides: NDArray[Any], side: int, chunk: int) -> bool:
     return bool(sides[side].flags & (SIDE_FLUSH | SIDE_ALL)) or distance(sides[side].acked, sides[side].seen) >= chunk
 
 
-@kernel(types.void(_HEADERS, OUTPUT, _I64, _I64, _I64, _I64, _I64, _I64), entry=False)
+@kernel(types.void(_HEADERS, OUTPUT, _I64, _I64, _I64, _I64, _I64, _I64), inline=True, entry=False)
 def _whole_payload(
     headers: NDArray[Any], out: Output, row: int, base: int, slot: int, group: int, scan: int, flags: int
 ) -> None:
@@ -220,6 +220,7 @@ def track(
             flags = ROW_FIRST
             if groups[group].request != 0:
                 sessions[at].flags |= np.uint16(SESSION_BYPASSED)
+                sessions[at].stopped = np.int32(row)
                 bypasses[2 * bypass_count] = np.int32(at)
                 bypasses[2 * bypass_count + 1] = np.int32(groups[group].request - 1)
                 bypass_count += 1
@@ -242,6 +243,7 @@ def track(
                     other = np.int64(sides[side ^ 1].flags)
                     if other & SIDE_DEPTH or not other & SIDE_STREAM:
                         sessions[at].flags |= np.uint16(SESSION_BYPASSED)
+                        sessions[at].stopped = np.int32(row)
                         bypasses[2 * bypass_count] = np.int32(at)
                         bypasses[2 * bypass_count + 1] = np.int32(settings[STREAM_BYPASS] - 1)
                         bypass_count += 1

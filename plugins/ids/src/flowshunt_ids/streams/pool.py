@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from flowshunt.compiled import BYTES, column, kernel
 from flowshunt_ids.layout import NODE, SIDE
+from flowshunt_ids.memory import copy_bytes
 
 _I64 = types.int64
 
@@ -73,7 +74,7 @@ def grown(pool: Pool, nodes: int) -> Pool:
     return Pool(more, pool.arena, pool.state)
 
 
-@kernel(_I64(POOL), entry=False)
+@kernel(_I64(POOL), inline=True, entry=False)
 def take_node(pool: Pool) -> int:
     """A free node; -1: none is left."""
     node = pool.state[FREE_NODE]
@@ -127,7 +128,7 @@ def give_node(pool: Pool, node: int) -> None:
     pool.state[NODES_USED] -= 1
 
 
-@kernel(types.void(POOL, _I64), entry=False)
+@kernel(types.void(POOL, _I64), inline=True, entry=False)
 def retire(pool: Pool, node: int) -> None:
     """Free a node when the batch ends; until then its bytes can be read."""
     pool.nodes[node].next = np.int32(pool.state[RETIRED])
@@ -138,12 +139,13 @@ def retire(pool: Pool, node: int) -> None:
 def _keep(pool: Pool, node: int, data: NDArray[np.uint8]) -> bool:
     """Move a node's bytes from the batch's buffer into a block of its own; False: no room."""
     length = np.int64(pool.nodes[node].length)
+    source = pool.nodes[node].source
+    if source < 0 or source + length > len(data):
+        return False
     block = take_block(pool, length)
     if block < 0:
         return False
-    source = pool.nodes[node].source
-    for step in range(length):
-        pool.arena[block + step] = data[source + step]
+    copy_bytes(pool.arena, block, data, source, length)
     size = np.int64(SMALLEST)
     while size < length:
         size <<= 1
@@ -161,10 +163,9 @@ def _join(pool: Pool, before: int, node: int, data: NDArray[np.uint8]) -> bool:
         return False
     end = first.source + np.int64(first.length)
     length = np.int64(second.length)
-    if end + length > first.block + np.int64(first.capacity):
+    if end + length > first.block + np.int64(first.capacity) or second.source + length > len(data):
         return False
-    for step in range(length):
-        pool.arena[end + step] = data[second.source + step]
+    copy_bytes(pool.arena, end, data, second.source, length)
     pool.nodes[before].length = np.uint32(first.length + second.length)
     return True
 

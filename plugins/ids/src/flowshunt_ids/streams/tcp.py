@@ -26,7 +26,7 @@ from flowshunt_ids.layout import (
     SIDE_STREAM,
 )
 from flowshunt_ids.streams.pool import DEPTH_REACHED, POOL, Pool
-from flowshunt_ids.streams.reassembly import distance, insert
+from flowshunt_ids.streams.reassembly import distance, insert_next
 
 _I64 = types.int64
 _SIDES = column(SIDE)
@@ -135,6 +135,7 @@ def _reset(sessions: NDArray[Any], sides: NDArray[Any], headers: NDArray[Any], r
 
 @kernel(
     _I64(POOL, _SESSIONS, _SIDES, _HEADERS, _I64, _I64, BYTES, _I64, _I64, column(np.int64, readonly=True)),
+    inline=True,
     entry=False,
 )
 def follow(
@@ -200,7 +201,7 @@ def follow(
                     room = length
                 kept = min(length, room)
             if kept > 0:
-                insert(pool, sides, side, header.seq, kept, base + np.int64(header.payload))
+                insert_next(pool, sides, side, header.seq, kept, base + np.int64(header.payload))
             if depth > 0 and np.int64(np.uint32(sides[side].next - sides[side].start)) >= depth:
                 sides[side].flags |= np.uint16(SIDE_DEPTH | SIDE_ALL)
                 pool.state[DEPTH_REACHED] += 1

@@ -1,0 +1,408 @@
+"""The stages of inspection: batches through compiled code, candidates through Python, verdicts out."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowshunt.engine import DROPPED, NEW, SKIPPED, BypassRequest, InspectionBatch, Verdicts
+from flowshunt.flows.record import FLOW
+from flowshunt.packets.headers import HEADER
+from flowshunt_ids import layout, lookup
+from flowshunt_ids.decisions import EMPTY, BatchDecisions, Decisions
+from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
+from flowshunt_ids.layout import CANDIDATE, PIECE, SEGMENT, SESSION, SIDE
+from flowshunt_ids.lookup import find_flow_groups, find_packet_groups
+from flowshunt_ids.matching import SCRATCH_SIZE
+from flowshunt_ids.ruleset import RuleSet
+from flowshunt_ids.scanning import gather, match_hits, match_packets, match_unscanned
+from flowshunt_ids.streams.pool import (
+    ARENA_USED,
+    DEPTH_REACHED,
+    GAPS,
+    LOST_BYTES,
+    NODES_USED,
+    grown,
+    keep_pending,
+    new_pool,
+)
+from flowshunt_ids.streams.reassembly import Output
+from flowshunt_ids.streams.tcp import SETTINGS_SIZE
+from flowshunt_ids.tracking import close_flows, end_flows, mark_flows, open_flows, track
+
+SLICE = 1 << 20
+"""Bytes of segments that are gathered and scanned at once: enough to be worth a call, little enough for the cache."""
+CANDIDATES = 1 << 14
+"""Candidates that one call of a kernel may make; more are made by calling it again."""
+_NO_BYTES = np.empty(0, np.uint8)
+_NO_OFFSETS = np.empty(0, np.int64)
+_NO_LENGTHS = np.empty(0, np.uint32)
+_NO_HEADERS = np.empty(0, HEADER)
+_NO_SIDES = np.empty(0, np.int32)
+
+
+class Stages:
+    """The state of a run that compiled code works on, and the order in which it does."""
+
+    def __init__(self, rule_set: RuleSet, flow_capacity: int) -> None:
+        _check_layout()
+        self._set = rule_set
+        self._rules = rule_set.loaded.rules
+        self._groups = rule_set.groups()
+        self._tables = rule_set.classes.tables()
+        settings = rule_set.settings
+        self._settings = np.zeros(SETTINGS_SIZE, np.int64)
+        self._settings[:4] = settings.chunk_to_server, settings.chunk_to_client, settings.depth, settings.midstream
+        if settings.stream_bypass and rule_set.policy.enabled:
+            request = BypassRequest(settings.bypass_action, cause="stream depth")
+            self._settings[4] = 1 + self._groups.request_number(request)
+        requests = [
+            self._groups.request_number(rule_set.policy.request(rule)) if rule.bypass else 0 for rule in self._rules
+        ]
+        self._decisions = Decisions(self._rules, rule_set.policy, requests, settings.alerts_per_packet)
+        self._sides = np.zeros(2 * flow_capacity, SIDE)
+        self._sessions = np.zeros(flow_capacity, SESSION)
+        self._pool = new_pool(1 << 14, settings.reassembly_memory)
+        self._counters = InspectionCounters()
+        self._matchers: dict[int, PayloadMatcher] = {}
+        self._scratch = np.zeros(SCRATCH_SIZE, np.int64)
+        self._out_candidates = np.empty(CANDIDATES + len(self._rules), CANDIDATE)
+        self._buffer = np.empty(SLICE, np.uint8)
+        self._output_rows = (np.empty(0, SEGMENT), np.empty(0, PIECE))
+        self._row_groups = np.empty(0, np.int32)
+        self._row_flags = np.empty(0, np.uint8)
+        self._touched = np.empty(0, np.int32)
+        self._bypasses = np.empty(0, np.int32)
+        self._missing = np.empty((0, 2), np.uint64)
+        self._python = (rule_set.encoded.rules["flags"] & layout.RULE_PYTHON) != 0
+        self._unscanned = any(
+            rule.payload and pattern is None
+            for rule, pattern in zip(self._rules, rule_set.encoded.patterns, strict=True)
+        )
+        self._packets = any(not rule.payload for rule in self._rules)
+        self._totals = dict.fromkeys(
+            ("frames", "segments", "segment_bytes", "scan_hits", "candidates", "alerts", "bypassed_flows"), 0
+        )
+
+    def finish(self, flows: NDArray[Any], ended: NDArray[np.int32]) -> Verdicts:
+        """Inspect what flows that ended have pending."""
+        out = self._output(0, len(ended))
+        end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, ended)
+        candidates = self._inspect_segments(out, None)
+        result = BatchDecisions()
+        if len(candidates):
+            self._decisions.decide(candidates, None, flows, result)
+        keep_pending(self._pool, self._sides, _NO_SIDES, 0, _NO_BYTES)
+        self._forget(flows, ended)
+        self._totals["alerts"] += len(result.alerts)
+        return Verdicts(result.alerts)
+
+    def run(
+        self,
+        batch: InspectionBatch,
+        *,
+        owner: NDArray[np.int32] | None = None,
+        repeated: NDArray[np.bool_] | None = None,
+    ) -> Verdicts:
+        """Inspect a batch whose flows are open. Nothing of its `ended` is looked at.
+
+        owner: int32[n], the flows of rows that are inspected as packets of no flow (fragments); a row whose owner is
+        bypassed is skipped. repeated: rows of no flow that are not the first packet of what they belong to.
+        """
+        count = len(batch)
+        frames = batch.frames
+        out = self._output(count, 0)
+        if count > len(self._row_flags):
+            self._row_groups = np.empty(count, np.int32)
+            self._row_flags = np.empty(count, np.uint8)
+            self._touched = np.empty(count, np.int32)
+            self._bypasses = np.empty(4 * count, np.int32)
+        row_group, row_flags = self._row_groups[:count], self._row_flags[:count]
+        touched, bypasses = self._touched, self._bypasses
+        disposition = np.empty(count, np.uint8)
+        if count and int(batch.slot.min()) < 0:
+            self._find_packet_groups(batch, row_group)
+        groups = self._groups.arrays.groups
+        found = track(
+            self._pool,
+            groups,
+            self._sessions,
+            self._sides,
+            out,
+            frames.data,
+            frames.offset,
+            frames.captured,
+            batch.headers,
+            batch.slot,
+            batch.direction,
+            row_group,
+            row_flags,
+            disposition,
+            touched,
+            bypasses,
+            self._settings,
+        )
+        if repeated is not None:
+            row_flags[repeated] &= np.uint8(0xFF ^ layout.ROW_FIRST)
+        if owner is not None:
+            late = (owner >= 0) & (self._sessions["stopped"][np.maximum(owner, 0)] < np.arange(count))
+            late &= (self._sessions["flags"][np.maximum(owner, 0)] & layout.SESSION_BYPASSED) != 0
+            row_flags[late] = layout.ROW_PASSED
+            disposition[late] = SKIPPED
+        candidates = self._inspect_segments(out, batch)
+        if self._packets:
+            candidates = np.concatenate([candidates, *self._inspect_packets(batch, row_group, row_flags)])
+        result = BatchDecisions()
+        if len(candidates):
+            self._decisions.decide(candidates, batch, batch.flows, result)
+        verdicts = self._verdicts(batch, result, bypasses[: 2 * found].reshape(found, 2), disposition)
+        keep_pending(self._pool, self._sides, touched, int(out.counts[2]), frames.data)
+        return verdicts
+
+    def _output(self, rows: int, ended: int) -> Output:
+        """Room for every segment and piece that a batch can make."""
+        nodes = len(self._pool.nodes)
+        used = int(self._pool.state[NODES_USED])
+        if nodes - used < 2 * rows + 1024:
+            self._pool = grown(self._pool, max(2 * nodes, used + 2 * rows + 1024))
+        pieces = used + 5 * rows + 2 * ended + 64
+        if pieces > len(self._output_rows[0]):
+            room = pieces + pieces // 4
+            self._output_rows = (np.empty(room, SEGMENT), np.empty(room, PIECE))
+        return Output(*self._output_rows, np.zeros(3, np.int64))
+
+    def open(self, batch: InspectionBatch) -> None:
+        """Clear the state of the flows that begin in a batch, and find their groups."""
+        slot, events = batch.slot, batch.events
+        if not (events & NEW).any():
+            return
+        flows = batch.flows.view(np.uint8).reshape(len(batch.flows), FLOW.itemsize)
+        open_flows(self._pool, self._sessions, self._sides, slot, events)
+        missing = self._missing_rows(len(slot))
+        groups = self._groups
+        for _again in range(2):
+            count = find_flow_groups(
+                self._tables, groups.keys, groups.values, slot, events, flows, self._sides, missing
+            )
+            if not count:
+                break
+            groups.add(missing[:count])
+        mark_flows(groups.arrays.groups, self._sessions, self._sides, slot, events)
+
+    def _missing_rows(self, rows: int) -> NDArray[np.uint64]:
+        if 2 * rows > len(self._missing):
+            self._missing = np.empty((2 * rows, 2), np.uint64)
+        return self._missing
+
+    def _find_packet_groups(self, batch: InspectionBatch, row_group: NDArray[np.int32]) -> None:
+        frames, groups = batch.frames, self._groups
+        scratch = np.zeros((1, 32), np.uint8)
+        missing = self._missing_rows(len(batch))
+        for _again in range(2):
+            count = find_packet_groups(
+                self._tables,
+                groups.keys,
+                groups.values,
+                batch.slot,
+                frames.data,
+                frames.offset,
+                frames.captured,
+                batch.headers,
+                row_group,
+                scratch,
+                missing,
+            )
+            if not count:
+                break
+            groups.add(missing[:count])
+
+    def _forget(self, flows: NDArray[Any], ended: NDArray[np.int32]) -> None:
+        """Drop the flowbits of flows that ended."""
+        if len(self._decisions.flowbits):
+            marked = ended[(self._sessions["flags"][ended] & layout.SESSION_BITS) != 0]
+            for slot in marked.tolist():
+                self._decisions.flowbits.forget(int(flows["id"][slot]))
+
+    def _inspect_segments(self, out: Output, batch: InspectionBatch | None) -> NDArray[Any]:
+        """Gather, scan and match the segments of a batch. Returns candidates whose payload matches wholly."""
+        count = int(out.counts[0])
+        if not count:
+            return EMPTY
+        segments = out.segments[:count]
+        longest = int(segments["length"].max())
+        if longest > len(self._buffer):
+            self._buffer = np.empty(longest, np.uint8)
+        data, offset, captured, headers = (
+            (batch.frames.data, batch.frames.offset, batch.frames.captured, batch.headers)
+            if batch is not None
+            else (_NO_BYTES, _NO_OFFSETS, _NO_LENGTHS, _NO_HEADERS)
+        )
+        packets = (data, offset, captured, headers, self._sessions, self._scratch, self._out_candidates)
+        scan = segments["scan"]
+        order = np.argsort(scan, kind="stable") if len(self._set.prefilter.databases) else np.arange(count)
+        found: list[NDArray[Any]] = []
+        totals = self._totals
+        totals["segments"] += count
+        begin = 0
+        for scan_class in range(len(self._set.prefilter.databases) + 1):
+            end = begin + int(np.count_nonzero(scan == scan_class))
+            while begin < end:
+                upto, filled = gather(segments, out.pieces, order, begin, end, data, self._pool.arena, self._buffer)
+                totals["segment_bytes"] += filled
+                if scan_class:
+                    self._hits(scan_class, segments, order, begin, upto, filled, packets, found)
+                if self._unscanned:
+                    at = begin
+                    while at < upto:
+                        at, made = match_unscanned(
+                            self._groups.arrays, segments, order, at, upto, self._buffer, *packets
+                        )
+                        self._take(made, segments, found)
+                begin = upto
+        return np.concatenate(found) if found else EMPTY
+
+    def _hits(
+        self,
+        scan_class: int,
+        segments: NDArray[Any],
+        order: NDArray[np.int64],
+        begin: int,
+        end: int,
+        filled: int,
+        packets: tuple[Any, ...],
+        found: list[NDArray[Any]],
+    ) -> None:
+        database = self._set.prefilter.databases[scan_class - 1]
+        hits = database.scan(self._buffer[:filled])
+        if not len(hits):
+            return
+        self._totals["scan_hits"] += len(hits)
+        database.last_segment.fill(-1)
+        at = 0
+        while at < len(hits):
+            at, made = match_hits(
+                self._groups.arrays,
+                hits,
+                at,
+                database.pattern_start,
+                database.pattern_rules,
+                database.last_segment,
+                segments,
+                order,
+                begin,
+                end,
+                self._buffer,
+                *packets,
+            )
+            self._take(made, segments, found)
+
+    def _take(self, made: int, segments: NDArray[Any], found: list[NDArray[Any]]) -> None:
+        """Keep the candidates that a kernel made, those that are only partly matched after their match in Python."""
+        if not made:
+            return
+        self._totals["candidates"] += made
+        candidates = self._out_candidates[:made].copy()
+        partly = self._python[candidates["rule"]]
+        if partly.any():
+            keep = ~partly
+            for at in np.flatnonzero(partly).tolist():
+                rule, number = int(candidates["rule"][at]), int(candidates["segment"][at])
+                matcher = self._matchers.get(rule)
+                if matcher is None:
+                    matcher = self._matchers[rule] = PayloadMatcher(self._rules[rule].payload, self._counters)
+                start = int(segments["start"][number])
+                keep[at] = matcher.matches(self._buffer[start : start + int(segments["length"][number])].tobytes())
+            candidates = candidates[keep]
+        found.append(candidates)
+
+    def _inspect_packets(
+        self, batch: InspectionBatch, row_group: NDArray[np.int32], row_flags: NDArray[np.uint8]
+    ) -> list[NDArray[Any]]:
+        """Candidates of the rules without payload."""
+        found: list[NDArray[Any]] = []
+        frames = batch.frames
+        row = 0
+        while row < len(batch):
+            row, made = match_packets(
+                self._groups.arrays,
+                row,
+                frames.data,
+                frames.offset,
+                frames.captured,
+                batch.headers,
+                batch.slot,
+                row_group,
+                row_flags,
+                self._sessions,
+                self._out_candidates,
+            )
+            if made:
+                self._totals["candidates"] += made
+                found.append(self._out_candidates[:made].copy())
+        return found
+
+    def _verdicts(
+        self, batch: InspectionBatch, result: BatchDecisions, at_once: NDArray[np.int32], disposition: NDArray[np.uint8]
+    ) -> Verdicts:
+        """Mark the flows that are not inspected any more. at_once: (slot, request) of flows that kernels bypassed."""
+        slots, requests = at_once[:, 0], at_once[:, 1]
+        if result.bypassed:
+            extra = np.array(list(result.bypassed.items()), np.int32)
+            extra = extra[~np.isin(extra[:, 0], slots)]
+            slots, requests = np.concatenate([slots, extra[:, 0]]), np.concatenate([requests, extra[:, 1]])
+        quiet = np.array([slot for slot, row in result.stopped.items() if row >= 0], np.int32)
+        sessions = self._sessions
+        if len(quiet):
+            sessions["flags"][quiet] |= layout.SESSION_QUIET
+            if result.bypassed:
+                ended = np.array(list(result.bypassed), np.int32)
+                sessions["flags"][ended] |= layout.SESSION_BYPASSED
+                sessions["stopped"][ended] = [result.stopped[slot] for slot in result.bypassed]
+                last = sessions["stopped"][np.maximum(batch.slot, 0)]
+                disposition[(batch.slot >= 0) & (np.arange(len(batch)) > last)] = SKIPPED
+        if result.dropped:
+            rows = np.array(result.dropped, np.int64)
+            disposition[rows[disposition[rows] != SKIPPED]] = DROPPED
+        if len(slots) or len(quiet):
+            sessions["stopped"][slots] = -1
+            close_flows(self._pool, self._sides, np.concatenate([slots, quiet]))
+        totals = self._totals
+        totals["frames"] += len(batch)
+        totals["alerts"] += len(result.alerts)
+        totals["bypassed_flows"] += len(slots)
+        return Verdicts(
+            result.alerts, disposition, slots.astype(np.int32), requests.astype(np.uint16), tuple(self._groups.requests)
+        )
+
+    def counters(self) -> dict[str, int]:
+        """What was counted so far, by dotted name."""
+        state = self._pool.state
+        decisions = self._decisions
+        return {
+            **{f"inspect.{name}": value for name, value in self._totals.items()},
+            "inspect.groups": len(self._groups),
+            "inspect.groups_refused": self._groups.refused,
+            "inspect.python_matches": self._counters.evaluations,
+            "inspect.expression_timeouts": self._counters.expression_timeouts,
+            "inspect.step_limits": self._counters.step_limits,
+            "rules.patterns": self._set.prefilter.pattern_count,
+            "stream.memory": int(state[ARENA_USED]),
+            "stream.lost_bytes": int(state[LOST_BYTES]),
+            "stream.gaps": int(state[GAPS]),
+            "stream.depth_reached": int(state[DEPTH_REACHED]),
+            "alerts.suppressed": decisions.suppressed,
+            "alerts.over_limit": decisions.over_limit,
+            "flowbits.flows": len(decisions.flowbits),
+            "thresholds.entries": len(decisions.thresholds),
+            "thresholds.forgotten": decisions.thresholds.forgotten,
+        }
+
+
+def _check_layout() -> None:
+    """What `lookup` assumes of FLOW."""
+    fields = FLOW.fields
+    assert fields is not None
+    places = tuple(fields[name][1] for name in ("source", "source_port", "protocol", "ip_version"))
+    expected = (lookup.FLOW_ADDRESS, lookup.FLOW_PORTS, lookup.FLOW_PROTOCOL, lookup.FLOW_VERSION)
+    if places != expected:
+        raise RuntimeError(f"FLOW has its fields at {places}, not at {expected}")
