@@ -150,7 +150,7 @@ def _end_fits(address, ports, end):
     elif address == "$EXTERNAL_NET":
         fits = not home
     else:
-        fits = address == "any" or ipaddress.ip_address(address) == host
+        fits = address == "any" or host in ipaddress.ip_network(address)
     return fits and _port_fits(ports, end[1])
 
 
