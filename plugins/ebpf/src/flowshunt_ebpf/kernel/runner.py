@@ -140,7 +140,10 @@ class KernelProgram:
         return self._run(1, maps=True)
 
     def time(self, repeat: int, *, budget: int = DEFAULT_BUDGET) -> float:
-        """Run `repeat` times; ns per run as the kernel measures it, which it gives in whole ns."""
+        """Run `repeat` times in one system call; ns per run, as the kernel measures it: in whole ns, rounded down.
+
+        The call itself takes milliseconds, so that a clock outside would tell less.
+        """
         self._run(repeat, maps=False)
         return float(self.duration)
 

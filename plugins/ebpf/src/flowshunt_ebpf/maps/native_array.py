@@ -156,8 +156,8 @@ def bloom_push(m: Any, value: Any, flags: Any, d: Any, e: Any, machine: Any) -> 
     lock(m + LOCK)
     for number in range(load32(m + HASHES)):
         bit = hash_key(value, load32(m + VALUE_SIZE), load32(m + SEED) + number) & load32(m + BUCKET_MASK)
-        place = bits + bit // 8
-        store8(place, load8(place) | (1 << (bit % 8)))
+        place = bits + (bit >> 3)
+        store8(place, load8(place) | (1 << (bit & 7)))
     unlock(m + LOCK)
     return 0
 
@@ -167,6 +167,6 @@ def bloom_peek(m: Any, value: Any, c: Any, d: Any, e: Any, machine: Any) -> Any:
     bits = load64(m + VALUES)
     for number in range(load32(m + HASHES)):
         bit = hash_key(value, load32(m + VALUE_SIZE), load32(m + SEED) + number) & load32(m + BUCKET_MASK)
-        if (load8(bits + bit // 8) >> (bit % 8)) & 1 == 0:
+        if (load8(bits + (bit >> 3)) >> (bit & 7)) & 1 == 0:
             return -2
     return 0

@@ -1,7 +1,8 @@
 """Longest-prefix-match tries, as in the kernel's kernel/bpf/lpm_trie.c.
 
-A node is: children (2 of 32 bits, 1 + index), prefix length (32 bits), flags (32 bits: 1 for a node that only joins two
-others), the key's data, the value. A key is its prefix length (32 bits) and its data, the first bit first.
+A node is: children (2 of 32 bits: an eighth of their distance from the first element, which is never used; 0: none),
+prefix length (32 bits), flags (32 bits: 1 for a node that only joins two others), the key's data, the value. A key is
+its prefix length (32 bits) and its data, the first bit first.
 """
 
 from typing import Any, Final
@@ -20,7 +21,7 @@ from flowshunt_ebpf.maps.header import (
     VALUE_SIZE,
     VALUES,
 )  # fmt: skip
-from flowshunt_ebpf.maps.raw import copy, load8, load32, load64, lock, store32, unlock
+from flowshunt_ebpf.maps.raw import copy, leading_zeros, load8, load32, load64, lock, store32, unlock
 
 PREFIX: Final = 8
 FLAGS: Final = 12
@@ -30,53 +31,73 @@ JOINS: Final = 1
 
 @piece
 def _node(m: Any, number: Any) -> Any:
-    return load64(m + VALUES) + (number - 1) * load32(m + STRIDE)
+    return load64(m + VALUES) + (number << 3)
 
 
 @piece
 def _number(m: Any, node: Any) -> Any:
-    return (node - load64(m + VALUES)) // load32(m + STRIDE) + 1
+    return (node - load64(m + VALUES)) >> 3
 
 
 @piece
 def _bit(data: Any, index: Any) -> Any:
-    return (load8(data + index // 8) >> (7 - index % 8)) & 1
+    return (load8(data + (index >> 3)) >> (7 - (index & 7))) & 1
 
 
 @piece
-def _common(node: Any, data: Any, length: Any) -> Any:
-    """How many leading bits of a node's and a key's prefix are equal."""
+def _common(node: Any, data: Any, length: Any, size: Any) -> Any:
+    """How many leading bits of a node's and a key's prefix are equal; `size`: bytes of a key's data."""
     limit = min(load32(node + PREFIX), length)
-    same = 0
-    while same + 8 <= limit and load8(node + DATA + same // 8) == load8(data + same // 8):
-        same += 8
-    while same < limit and _bit(node + DATA, same) == _bit(data, same):
-        same += 1
-    return same
+    at = 0
+    while at + 4 <= size:
+        zeros = leading_zeros(load32(node + DATA + at) ^ load32(data + at))
+        if zeros < 32:
+            return min(limit, 8 * at + zeros)
+        at += 4
+        if 8 * at >= limit:
+            return limit
+    while at < size:
+        different = load8(node + DATA + at) ^ load8(data + at)
+        if different != 0:
+            return min(limit, 8 * at + leading_zeros(different))
+        at += 1
+    return limit
 
 
 def lookup(m: Any, key: Any, c: Any, d: Any, e: Any, machine: Any) -> Any:
     """The address of the value of the longest prefix that matches."""
-    longest = (load32(m + KEY_SIZE) - 4) * 8
+    size = load32(m + KEY_SIZE) - 4
+    longest = size * 8
     length = load32(key)
     data = key + 4
     if length > longest:
         return 0
+    values = load64(m + VALUES)
     number = load32(m + ROOT)
     found = 0
-    for _ in range(longest + 1):
-        if number == 0:
-            break
-        node = _node(m, number)
-        same = _common(node, data, length)
-        if same == longest:
-            found = node
-            break
-        if same < load32(node + PREFIX):
-            break
-        if load32(node + FLAGS) & JOINS == 0:
-            found = node
-        number = load32(node + 4 * _bit(data, load32(node + PREFIX)))
+    if size == 4:
+        word = load32(data)
+        while number != 0:
+            node = values + (number << 3)
+            prefix = load32(node + PREFIX)
+            if prefix > length or leading_zeros(load32(node + DATA) ^ word) < prefix:
+                break
+            if load32(node + FLAGS) & JOINS == 0:
+                found = node
+            if prefix == longest:
+                break
+            number = load32(node + 4 * _bit(data, prefix))
+    else:
+        while number != 0:
+            node = values + (number << 3)
+            prefix = load32(node + PREFIX)
+            if prefix > length or _common(node, data, length, size) < prefix:
+                break
+            if load32(node + FLAGS) & JOINS == 0:
+                found = node
+            if prefix == longest:
+                break
+            number = load32(node + 4 * _bit(data, prefix))
     return found + load32(m + VALUE_OFFSET) if found != 0 else 0
 
 
@@ -89,7 +110,7 @@ def _room(m: Any) -> Any:
     else:
         fresh = load32(m + FRESH)
         store32(m + FRESH, fresh + 1)
-        node = _node(m, fresh + 1)
+        node = load64(m + VALUES) + (fresh + 1) * load32(m + STRIDE)
     store32(node, 0)
     store32(node + 4, 0)
     return node
@@ -115,7 +136,7 @@ def _insert(m: Any, key: Any, value: Any, flags: Any) -> Any:
             node = 0
             break
         node = _node(m, number)
-        same = _common(node, data, length)
+        same = _common(node, data, length, longest >> 3)
         if load32(node + PREFIX) != same or load32(node + PREFIX) == length:
             break
         place = node + 4 * _bit(data, load32(node + PREFIX))
@@ -132,13 +153,13 @@ def _insert(m: Any, key: Any, value: Any, flags: Any) -> Any:
     store32(m + COUNT, load32(m + COUNT) + 1)
     if exact:
         store32(node + FLAGS, 0)
-        copy(node + DATA, data, longest // 8)  # past its prefix a joint has the bits of another key
+        copy(node + DATA, data, longest >> 3)  # past its prefix a joint has the bits of another key
         copy(node + load32(m + VALUE_OFFSET), value, load32(m + VALUE_SIZE))
         return 0
     new = _room(m)
     store32(new + PREFIX, length)
     store32(new + FLAGS, 0)
-    copy(new + DATA, data, longest // 8)
+    copy(new + DATA, data, longest >> 3)
     copy(new + load32(m + VALUE_OFFSET), value, load32(m + VALUE_SIZE))
     if node == 0:
         store32(place, _number(m, new))
@@ -149,7 +170,7 @@ def _insert(m: Any, key: Any, value: Any, flags: Any) -> Any:
         joint = _room(m)
         store32(joint + PREFIX, same)
         store32(joint + FLAGS, JOINS)
-        copy(joint + DATA, node + DATA, longest // 8)
+        copy(joint + DATA, node + DATA, (longest >> 3))
         side = _bit(data, same)
         store32(joint + 4 * side, _number(m, new))
         store32(joint + 4 * (1 - side), _number(m, node))
@@ -181,7 +202,7 @@ def _remove(m: Any, key: Any) -> Any:
         if number == 0:
             return -2
         node = _node(m, number)
-        same = _common(node, data, length)
+        same = _common(node, data, length, longest >> 3)
         if load32(node + PREFIX) != same:
             return -2
         if load32(node + PREFIX) == length:

@@ -99,7 +99,7 @@ MAP_OPERATIONS: Final = {
 }
 """Helpers that each map type carries out in its own way: number to the operation's place in the map's header."""
 
-INLINE_ARRAYS: Final = frozenset({T.ARRAY})
+INLINE_ARRAYS: Final = frozenset({T.ARRAY, T.PERCPU_ARRAY})
 """Map types whose lookup the JITs carry out in place, as the kernel does."""
 
 TARGET_MAPS: Final = frozenset({T.DEVMAP, T.DEVMAP_HASH, T.CPUMAP, T.XSKMAP})

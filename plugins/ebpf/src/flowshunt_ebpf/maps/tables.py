@@ -180,7 +180,7 @@ class TrieMap(Map):
         while numbers:
             number = numbers.pop()
             if number:
-                at = (number - 1) * self.stride
+                at = 8 * number
                 left, right, length, flags = struct.unpack_from("<4I", self.values_view, at)
                 if not flags & 1:
                     key = struct.pack("<I", length) + bytes(self.values_view[at + 16 : at + 16 + data])

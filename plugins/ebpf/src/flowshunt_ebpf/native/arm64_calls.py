@@ -120,9 +120,10 @@ def _array_lookup(e: Emission) -> None:
     e.emit(
         "ldr w9, [x1]", *_constant(known.definition.max_entries, "x10"), "movz x7, #0", "cmp w9, w10", f"b.hs done_{n}"
     )
-    e.emit(
-        *_constant(known.stride, "x10"), *_constant(known.values_address, "x7"), "madd x7, x9, x10, x7", f"done_{n}:"
-    )
+    e.emit(*_constant(known.stride, "x10"), *_constant(known.values_address, "x7"), "madd x7, x9, x10, x7")
+    if known.cpus > 1:
+        e.emit(f"ldr w9, [x28, #{state.CPU}]", *_constant(known.value_stride, "x10"), "madd x7, x9, x10, x7")
+    e.emit(f"done_{n}:")
 
 
 def _tail_call(e: Emission) -> None:

@@ -110,7 +110,10 @@ class Machine:
     # Maps
 
     def attach(self, maps: Sequence[Map]) -> None:
-        """Use these maps from now on."""
+        """Use these maps from now on. Raises InputError for a per-CPU map that has no value for the machine's CPU."""
+        for m in maps:
+            if m.per_cpu and self.get32(state.CPU) >= max(m.cpus, 1) and m.cpus > 1:
+                raise InputError(f"map {m.name} has values for {m.cpus} CPUs", "machine", "make it with more")
         self.maps = tuple(maps)
         self._versions = None
         self.refresh()

@@ -97,20 +97,20 @@ def _check_arguments(e: Emission, number: int) -> None:
 def _array_lookup(e: Emission) -> None:
     known = e.image.known_map[e.index]
     n = e.index
+    distance = known.values_address - known.address
     if e.checked:
         e.emit("mov r11, rsi", "mov r9d, 4", "xor r10d, r10d", "call check_access")
-    stride = known.stride
-    distance = known.values_address - known.address
-    e.emit("mov eax, dword ptr [rsi]", f"cmp eax, {known.definition.max_entries}", f"jae none_{n}")
-    if stride in (8,):
-        e.emit(f"lea rax, [rdi+rax*8+{distance}]")
-    else:
-        shift = stride.bit_length() - 1
-        e.emit(
-            f"shl rax, {shift}" if stride == 1 << shift else f"imul rax, rax, {stride}",
-            f"lea rax, [rdi+rax+{distance}]",
-        )
-    e.emit(f"jmp done_{n}", f"none_{n}:", "xor eax, eax", f"done_{n}:")
+    e.emit("mov r11d, dword ptr [rsi]", "xor eax, eax", f"cmp r11d, {known.definition.max_entries}", f"jae done_{n}")
+    if known.stride != 8:
+        e.emit(_scale("r11", known.stride))
+    if known.cpus > 1:
+        e.emit(f"mov r10d, dword ptr [r12+{state.CPU}]", _scale("r10", known.value_stride), "add r11, r10")
+    e.emit(f"lea rax, [rdi+r11*{8 if known.stride == 8 else 1}+{distance}]", f"done_{n}:")
+
+
+def _scale(register: str, factor: int) -> str:
+    shift = factor.bit_length() - 1
+    return f"shl {register}, {shift}" if factor == 1 << shift else f"imul {register}, {register}, {factor}"
 
 
 def _tail_call(e: Emission) -> None:
