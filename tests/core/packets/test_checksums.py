@@ -22,7 +22,6 @@ from flowshunt.packets.checksum import BAD_ICMP, BAD_IPV4, BAD_TCP, BAD_UDP, ver
 from flowshunt.packets.decode import decode
 from flowshunt.packets.headers import MALFORMED
 
-
 ETHERNET = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
 
 
