@@ -144,12 +144,13 @@ class PayloadMatcher:
             low = found + 1
 
     def _pcre(self, match: Pcre, at: int, place: int, buffer: bytes, variables: dict[str, int]) -> bool:
-        start = place if match.relative else 0
-        while True:
-            if start > len(buffer):
-                return match.negated and self._from(at + 1, place, buffer, variables)
+        # A relative expression sees nothing before the last match: `^` matches there.
+        first = place if match.relative else 0
+        subject = buffer[first:] if first else buffer
+        start = 0
+        while start <= len(subject):
             try:
-                found = self._expressions[at].search(buffer, start, timeout=PCRE_SECONDS)
+                found = self._expressions[at].search(subject, start, timeout=PCRE_SECONDS)
             except TimeoutError:
                 self._counters.expression_timeouts += 1
                 return False
@@ -157,11 +158,12 @@ class PayloadMatcher:
                 return found is None and self._from(at + 1, place, buffer, variables)
             if found is None:
                 return False
-            if self._from(at + 1, found.end(), buffer, variables):
+            if self._from(at + 1, first + found.end(), buffer, variables):
                 return True
             if not self._next_relative[at]:
                 return False
             start = found.start() + 1
+        return False
 
 
 def _until_next_place(payload: Sequence[Match], at: int) -> list[Match]:

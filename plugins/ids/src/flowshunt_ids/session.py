@@ -84,10 +84,13 @@ class Session:
         rows = slice(begin, end)
         slot = batch.slot[rows]
         alone = fragments[rows]
+        headers = batch.headers[rows].copy()
+        headers["l4"][alone] = 0
+        headers["payload_length"][alone] = 0
         part = attrs.evolve(
             batch,
             frames=batch.frames.select(rows),
-            headers=batch.headers[rows],
+            headers=headers,
             slot=np.where(alone, np.int32(-1), slot),
             direction=batch.direction[rows],
             events=batch.events[rows],

@@ -12,7 +12,7 @@ from flowshunt_ids.rules.header import parse_header
 from flowshunt_ids.rules.keywords import KEYWORDS
 from flowshunt_ids.rules.keywords.builder import RuleBuilder
 from flowshunt_ids.rules.lexer import RuleError, find_sid, logical_lines, parse_rule
-from flowshunt_ids.rules.rule import Content, FlowCondition, Rule, Scope
+from flowshunt_ids.rules.rule import Content, Field, FlowCondition, PacketTest, Rule, Scope
 from flowshunt_ids.rules.variables import Variables
 
 MAX_FILE = 512 * 1024 * 1024
@@ -55,6 +55,11 @@ def _finish(builder: RuleBuilder, first_only: bool, path: str, line: int) -> Rul
     header = builder.header
     assert builder.sid is not None
     in_packets, in_streams, in_datagrams = _places(builder)
+    if not builder.payload and builder.flow is not None and builder.flow.stream is True:
+        # Only a payload can be looked for in a stream.
+        builder.tests.append(PacketTest(Field.IP_PROTOCOL, 256, 256))
+        builder.warnings.append(f"sid {builder.sid}: flow:only_stream without a payload keyword never matches")
+        first_only = False
     if builder.payload:
         scope = Scope.PAYLOAD
     elif not first_only or header.protocol == "pkthdr":

@@ -98,8 +98,17 @@ def _bits(letters: str, table: dict[str, int], keyword: str) -> int:
     return bits
 
 
-def parse_flags(value: str) -> PacketTest:
-    """`[+|*|!|=]flags[,ignored]` as a test on the TCP flags. Raises `RuleError`."""
+_BEGIN_OR_END = 1 | 2 | 4
+_UNUSUAL = 32 | 64 | 128
+_SYN = 2
+
+
+def parse_flags(value: str) -> list[PacketTest]:
+    """`[+|*|!|=]flags[,ignored]` as tests on the TCP flags. Raises `RuleError`.
+
+    As in Suricata, rules that name S, F or R are looked at on packets with any of these only, those that name U, E or
+    C on packets with any of those, and those that ask for S on packets with SYN.
+    """
     wanted, comma, ignored = (part.strip() for part in value.partition(","))
     if comma and not ignored:
         raise RuleError(f"flags: no flags after ',' in {value!r}")
@@ -114,17 +123,24 @@ def parse_flags(value: str) -> PacketTest:
         raise RuleError(f"flags: {value!r} names no flag")
     bits = _bits("" if wanted == "0" else wanted, _FLAG_BITS, "flags")
     if modifier == "+":
-        return PacketTest(Field.TCP_FLAGS, bits & mask, bits & mask, mask & bits)
-    if modifier == "*":
-        return PacketTest(Field.TCP_FLAGS, 1, 255, mask & bits)
-    if modifier == "!":
-        return PacketTest(Field.TCP_FLAGS, bits & mask, bits & mask, mask & bits, negated=True)
-    return PacketTest(Field.TCP_FLAGS, bits & mask, bits & mask, mask)
+        test = PacketTest(Field.TCP_FLAGS, bits & mask, bits & mask, mask & bits)
+    elif modifier == "*":
+        test = PacketTest(Field.TCP_FLAGS, 1, 255, mask & bits)
+    elif modifier == "!":
+        test = PacketTest(Field.TCP_FLAGS, bits & mask, bits & mask, mask & bits, negated=True)
+    else:
+        test = PacketTest(Field.TCP_FLAGS, bits & mask, bits & mask, mask)
+    tests = [test]
+    if modifier in ("*", "!"):
+        for family in (_BEGIN_OR_END, _UNUSUAL, _SYN if modifier == "*" else 0):
+            if bits & family:
+                tests.append(PacketTest(Field.TCP_FLAGS, 1, 255, family))
+    return tests
 
 
 def _flags(rule: RuleBuilder, value: str) -> None:
     _needs_protocol(rule, "flags", frozenset({6}))
-    rule.tests.append(parse_flags(value))
+    rule.tests.extend(parse_flags(value))
     rule.needs_packet = True
 
 
@@ -132,20 +148,24 @@ _FRAGMENT_LETTERS = {"M": 0x2000, "D": 0x4000, "R": 0x8000}
 
 
 def _fragbits(rule: RuleBuilder, value: str) -> None:
+    """`+` asks for further bits beside those named, as Suricata does it."""
     modifier = value[0] if value[:1] in ("+", "*", "!") else value[-1] if value[-1:] in ("+", "*", "!") else ""
     letters = value.replace(modifier, "", 1) if modifier else value
     if not letters:
         raise RuleError(f"fragbits: {value!r} names no flag")
     bits = _bits(letters, _FRAGMENT_LETTERS, "fragbits")
     if modifier == "+":
-        test = PacketTest(Field.FRAGMENT_BITS, bits, bits, bits)
+        tests = [
+            PacketTest(Field.FRAGMENT_BITS, bits, bits, bits),
+            PacketTest(Field.FRAGMENT_BITS, 1, 0xFFFF, 0xE000 & ~bits),
+        ]
     elif modifier == "*":
-        test = PacketTest(Field.FRAGMENT_BITS, 1, 0xFFFF, bits)
+        tests = [PacketTest(Field.FRAGMENT_BITS, 1, 0xFFFF, bits)]
     elif modifier == "!":
-        test = PacketTest(Field.FRAGMENT_BITS, 0, 0, bits)
+        tests = [PacketTest(Field.FRAGMENT_BITS, bits, bits, bits, negated=True)]
     else:
-        test = PacketTest(Field.FRAGMENT_BITS, bits, bits, 0xE000)
-    rule.tests.append(test)
+        tests = [PacketTest(Field.FRAGMENT_BITS, bits, bits, 0xE000)]
+    rule.tests.extend(tests)
     rule.needs_packet = True
 
 

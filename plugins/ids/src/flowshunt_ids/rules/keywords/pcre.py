@@ -188,7 +188,7 @@ def _pcre(rule: RuleBuilder, value: str) -> None:
         raise RuleError("pcre: flag x with bytes above 7f is not supported")
     translated = translate(source, dollar_end=dollar_end)
     if anchored:
-        translated = rf"\G(?:{translated})" if relative else rf"\A(?:{translated})"
+        translated = rf"\G(?:{translated})"
     pattern = translated.encode("latin-1", "backslashreplace") if translated.isascii() else translated.encode()
     compile_pattern(pattern, flags)
     rule.payload.append(Pcre(pattern, flags, relative, negated))
