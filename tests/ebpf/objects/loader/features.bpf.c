@@ -67,7 +67,7 @@ int count(struct xdp_md *ctx)
 	loop(10, each, &total, 0);
 	sum += total;
 	hits++;
-	hidden[hits & 3] = limit;
+	hidden[hits & 3] += limit + hidden[(hits + 1) & 3];
 	return thrice(words[hits & 1][hits & 7]);
 }
 

@@ -1,14 +1,15 @@
 """BTF, the kernel's type format (Documentation/bpf/btf.rst): types by number and by name.
 
-A kernel's BTF has well over 100,000 types, so a blob is only indexed when it is opened (each type's place and name);
-a type is decoded when it is asked for. Every offset is checked: a blob may come from anywhere.
+A kernel's BTF has well over 100,000 types, so a blob is only walked when it is opened (each type's place and name); a
+type is decoded when it is asked for. Every offset is checked: a blob may come from anywhere.
 
     header    | magic: 16 | version: 8 | flags: 8 | header bytes: 32 | types' offset, bytes: 32, 32 | strings' |
     a type    | name offset: 32 | kind flag: 1, unused: 2, kind: 5, unused: 8, vlen: 16 | size or type: 32 | by kind |
 """
 
 import struct
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from functools import cached_property
 from typing import Final
@@ -122,7 +123,9 @@ class Btf:
         self.raw = raw
         self.file = file
         self._types: dict[int, Type] = {}
+        self._by_name: dict[str, list[int]] = {}
         self._order, self._strings, types = self._header()
+        self._names = array("I", [0])
         self._places = self._index(types)
 
     def _error(self, what: str, place: str = "") -> ObjectError:
@@ -146,19 +149,20 @@ class Btf:
             raise self._error("strings do not start and end with a zero")
         return order, strings, (length + type_offset, length + type_offset + type_bytes)
 
-    def _index(self, span: tuple[int, int]) -> list[int]:
-        """Where each type starts; ids count from 1, so place 0 is void's."""
+    def _index(self, span: tuple[int, int]) -> "array[int]":
+        """Where each type starts; ids count from 1, so place 0 is void's. Their names' offsets are noted on the way."""
         at, end = span
-        places = [0]
+        places = array("I", [0])
         unpack = struct.Struct(self._order + "II").unpack_from
         raw, fixed, each = self.raw, _FIXED, _EACH
-        append = places.append
+        append, append_name = places.append, self._names.append
         while at < end:
             if end - at < 12:
                 raise self._error("ends inside it", f"type {len(places)}")
-            _, info = unpack(raw, at)
+            name, info = unpack(raw, at)
             kind = info >> 24 & 31
             append(at)
+            append_name(name)
             at += 12 + fixed[kind] + each[kind] * (info & 0xFFFF)
         if at != end:
             raise self._error("ends inside it", f"type {len(places) - 1}")
@@ -268,31 +272,47 @@ class Btf:
 
     def find(self, name: str, *kinds: Kind) -> Type | None:
         """The first type of a name, of one of these kinds (any where none is given)."""
-        for id_ in self.named.get(name.encode(), ()):
+        for id_ in self.named(name):
             if not kinds or self.kind(id_) in kinds:
                 return self.type(id_)
         return None
 
-    @cached_property
-    def named(self) -> dict[bytes, list[int]]:
-        """Name to the ids of the types that have it, ascending; nameless types are left out."""
-        unpack = struct.Struct(self._order + "I").unpack_from
-        raw, base = self.raw, self._base
-        by_offset: dict[int, list[int]] = {}
-        for id_, place in enumerate(self._places):
-            if id_:
-                (offset,) = unpack(raw, place)
-                if offset:
-                    by_offset.setdefault(offset, []).append(id_)
-        named: dict[bytes, list[int]] = {}
-        limit = len(self._strings)
-        for offset, ids in by_offset.items():
-            if offset < limit:
-                start = base + offset
-                named.setdefault(raw[start : raw.index(b"\0", start)], []).extend(ids)
-        for ids in named.values():
-            ids.sort()
-        return named
+    def named(self, name: str) -> list[int]:
+        """The ids of the types that have a name, ascending."""
+        found = self._by_name.get(name)
+        if found is None:
+            found = self._by_name[name] = sorted(
+                id_ for offset in self._offsets(b"\0" + name.encode() + b"\0") for id_ in self._with(offset + 1)
+            )
+        return found
+
+    def names_with(self, part: str) -> set[str]:
+        """All strings that have `part` in them; type names among them."""
+        strings, base = self.raw, self._base
+        found = set()
+        for offset in self._offsets(part.encode()):
+            start = strings.rindex(b"\0", base, base + offset + 1) + 1
+            found.add(self.string(start - base))
+        return found
+
+    def _offsets(self, wanted: bytes) -> Iterator[int]:
+        """Where bytes stand in the strings, by their offsets."""
+        base, end = self._base, self._base + len(self._strings)
+        at = self.raw.find(wanted, base, end)
+        while at >= 0:
+            yield at - base
+            at = self.raw.find(wanted, at + 1, end)
+
+    def _with(self, offset: int) -> Iterator[int]:
+        """The ids of the types whose name stands at an offset."""
+        names = self._names
+        at = 0
+        while True:
+            try:
+                at = names.index(offset, at + 1)
+            except ValueError:
+                return
+            yield at
 
     def with_sections(self, sizes: Mapping[str, int], offsets: Mapping[tuple[str, str], int]) -> bytes:
         """The blob with each DATASEC's size, and its variables' offsets by section and variable name, filled in.

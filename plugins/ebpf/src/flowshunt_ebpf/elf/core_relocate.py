@@ -77,12 +77,10 @@ class CoreRelocator:
     def _flavors(self) -> dict[str, list[int]]:
         """Essential name to the target's types that have a flavor of it."""
         found: dict[str, list[int]] = {}
-        for name, ids in self.target.named.items():
-            if b"___" in name:
-                text = name.decode("utf-8", "replace")
-                essential = essential_name(text)
-                if essential != text:
-                    found.setdefault(essential, []).extend(ids)
+        for name in self.target.names_with("___"):
+            essential = essential_name(name)
+            if essential != name:
+                found.setdefault(essential, []).extend(self.target.named(name))
         return found
 
     def _candidates(self, root: int, where: str) -> list[int]:
@@ -91,7 +89,7 @@ class CoreRelocator:
         name = essential_name(type_.name)
         if not name:
             raise ObjectError("is on a type without a name", where, "name the type")
-        ids = [*self.target.named.get(name.encode(), ()), *self._flavors.get(name, ())]
+        ids = [*self.target.named(name), *self._flavors.get(name, ())]
         return [id_ for id_ in ids if same_kind(self.target.kind(id_), type_.kind)]
 
     def answers(self, relocation: CoreRelocation, where: str) -> tuple[Answer, Answer]:

@@ -45,8 +45,8 @@ class Externals:
         return found.id if found is not None else None
 
     def variable(self, name: str) -> int | None:
-        """The BTF id of a kernel variable; None where it is not known."""
-        found = self.target.find(_bare(name), Kind.VAR) if self.target is not None else None
+        """The BTF id of a kernel variable, or of a function whose address is asked for; None where it is not known."""
+        found = self.target.find(_bare(name), Kind.VAR, Kind.FUNC) if self.target is not None else None
         return found.id if found is not None else None
 
     @cached_property

@@ -143,7 +143,7 @@ class _Reader:
         kind, machine = struct.unpack_from(self.order + "HH", data, 16)
         if kind != ET_REL:
             raise self.error(
-                f"has ELF type {kind}, not relocatable (1)", way_out="give the compiler's output, not a link"
+                f"has ELF type {kind}, not 1 (relocatable)", way_out="give what clang -c makes, not a linked file"
             )
         sections = self._sections()
         symbols = self._symbols(sections)

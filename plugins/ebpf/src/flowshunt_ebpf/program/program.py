@@ -78,7 +78,8 @@ class Program:
         maps: the maps that its instructions name by index.
         functions: named functions, by start.
         lines: source lines, by start.
-        externals: instruction index to the name of the kernel symbol or function that it needs, not resolved here.
+        externals: instruction index to the name of the kernel function or variable that it needs; its BTF id stands in
+            the immediate where the loader knew it, else 0.
         poisoned: instruction index to why the loader put a call there that must not be reached: the fact that the
             instruction needs is not to be had (CO-RE, a weak kernel function).
         btf: the BTF that type ids and string offsets refer to; empty: none.
