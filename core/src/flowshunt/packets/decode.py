@@ -16,7 +16,6 @@ from flowshunt.packets.encapsulation import (
     ETHERNET_HEADER,
     IPV4,
     IPV6,
-    STOP,
     decode_encapsulation,
     decode_link,
 )
@@ -33,7 +32,7 @@ from flowshunt.packets.headers import (
     TUNNEL_NONE,
 )
 from flowshunt.packets.loads import load16
-from flowshunt.packets.network import INT, NOTHING, decode_ipv4, decode_ipv6
+from flowshunt.packets.network import INT, STOP, decode_ipv4, decode_ipv6, mark
 from flowshunt.packets.transport import TCP, UDP, decode_other, decode_tcp, decode_udp
 from flowshunt.packets.tunnels import (
     GRE,
@@ -91,16 +90,17 @@ def decode_frames(
                 following = ETHERNET_FRAME
         else:
             following, at = decode_link(data, row, np.int64(link[i]), at, end)
-        while following != STOP:
+        while True:
             if following == IPV4 or following == IPV6:
                 row.ethertype = following
             else:
-                following, at = decode_encapsulation(data, row, following, at, end, whole)
+                following, at = decode_encapsulation(data, row, following, at, end)
             if following == IPV4:
                 protocol, at, end, whole = decode_ipv4(data, row, base, at, end, whole)
             elif following == IPV6:
                 protocol, at, end, whole = decode_ipv6(data, row, base, at, end, whole)
             else:
+                mark(row, following, whole)
                 break
             following = STOP
             tunnel = TUNNEL_NONE
@@ -115,21 +115,23 @@ def decode_frames(
                     and not row.flags & FRAGMENT
                 ):
                     end = base + np.int64(row.payload) + np.int64(row.payload_length)
-                    tunnel, following, at = decode_udp_tunnel(data, row, port, base + np.int64(row.payload), end, whole)
-            elif protocol != NOTHING and not row.flags & FRAGMENT:
-                if protocol == GRE:
-                    tunnel, following, at = decode_gre(data, row, at, end, whole)
-                elif protocol == IP_IN_IP:
-                    following = IPV4
-                    tunnel = TUNNEL_IP4_IN_IP4 if row.ip_version == 4 else TUNNEL_IP4_IN_IP6
-                elif protocol == IPV6_IN_IP:
-                    following = IPV6
-                    tunnel = TUNNEL_IP6_IN_IP4 if row.ip_version == 4 else TUNNEL_IP6_IN_IP6
-                else:
-                    decode_other(data, row, base, protocol, at, end, whole)
-            elif protocol != NOTHING:
+                    tunnel, following, at = decode_udp_tunnel(data, port, base + np.int64(row.payload), end)
+            elif protocol < 0:
+                mark(row, protocol, whole)
+            elif row.flags & FRAGMENT:
+                decode_other(data, row, base, protocol, at, end, whole)
+            elif protocol == GRE:
+                tunnel, following, at = decode_gre(data, row, at, end)
+            elif protocol == IP_IN_IP:
+                following = IPV4
+                tunnel = TUNNEL_IP4_IN_IP4 if row.ip_version == 4 else TUNNEL_IP4_IN_IP6
+            elif protocol == IPV6_IN_IP:
+                following = IPV6
+                tunnel = TUNNEL_IP6_IN_IP4 if row.ip_version == 4 else TUNNEL_IP6_IN_IP6
+            else:
                 decode_other(data, row, base, protocol, at, end, whole)
             if tunnel == TUNNEL_NONE:
+                mark(row, following, whole)
                 break
             if row.depth >= depth:
                 row.flags |= TOO_DEEP

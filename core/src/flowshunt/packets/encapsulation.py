@@ -1,7 +1,7 @@
 """Kernels for what lies between a frame's start and its IP header: link headers, VLAN tags, MPLS labels, PPPoE.
 
 Positions, `end` and `whole` are as in `flowshunt.packets.network`. A position is passed on with what stands there: an
-EtherType, or one of the negative values below.
+EtherType, or one of the negative values below and those of `flowshunt.packets.network`.
 """
 
 # Chains of comparisons compile faster than membership in a tuple.
@@ -28,15 +28,13 @@ from flowshunt.packets.batch import (
     LINK_RAW_BSD,
     LINK_RAW_OPENBSD,
 )
-from flowshunt.packets.headers import MALFORMED, NO_VLAN, TOO_DEEP, TRUNCATED, UNKNOWN_LINK
+from flowshunt.packets.headers import NO_VLAN, UNKNOWN_LINK
 from flowshunt.packets.loads import load8, load16, load32
-from flowshunt.packets.network import INT, ROW
+from flowshunt.packets.network import BROKEN, CUT, DEEP, INT, ROW, STOP
 
-ETHERNET_FRAME = -1
-LLC = -2
-IP_BY_VERSION = -3
-STOP = -4
-"""Nothing that can be decoded further."""
+ETHERNET_FRAME = -5
+LLC = -6
+IP_BY_VERSION = -7
 
 IPV4 = 0x0800
 IPV6 = 0x86DD
@@ -61,14 +59,13 @@ _ARPHRD_NETLINK = 824
 _SLL_LLC = 4
 
 
-@kernel(types.UniTuple(INT, 2)(BYTES, ROW, INT, INT, INT), entry=False)
-def decode_ppp(data: NDArray[np.uint8], row: Any, at: int, end: int, whole: int) -> tuple[int, int]:
+@kernel(types.UniTuple(INT, 2)(BYTES, INT, INT), entry=False)
+def decode_ppp(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     """What a PPP frame (RFC 1661) carries: (EtherType or STOP, position). Address and control bytes may lead it."""
     if end - at >= 2 and load16(data, at) == 0xFF03:
         at += 2
     if end - at < 2:
-        row.flags |= MALFORMED if whole else TRUNCATED
-        return STOP, at
+        return CUT, at
     protocol = load8(data, at)
     # An odd first byte is a compressed protocol field.
     if protocol & 1:
@@ -95,7 +92,7 @@ def decode_link(data: NDArray[np.uint8], row: Any, link: int, at: int, end: int)
     if link == LINK_IPV6:
         return IPV6, at
     if link == LINK_PPP:
-        return decode_ppp(data, row, at, end, 0)
+        return decode_ppp(data, at, end)
     following = STOP
     length = 4
     if link == LINK_LINUX_SLL:
@@ -106,8 +103,7 @@ def decode_link(data: NDArray[np.uint8], row: Any, link: int, at: int, end: int)
         row.flags |= UNKNOWN_LINK
         return STOP, at
     if end - at < length:
-        row.flags |= TRUNCATED
-        return STOP, at
+        return CUT, at
     if link == LINK_CISCO_HDLC:
         return load16(data, at + 2), at + length
     if link == LINK_NULL or link == LINK_LOOP:
@@ -168,12 +164,12 @@ def below_labels(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     return ETHERNET_FRAME, 0
 
 
-@kernel(types.UniTuple(INT, 2)(BYTES, ROW, INT, INT, INT, INT), entry=False)
-def decode_encapsulation(
-    data: NDArray[np.uint8], row: Any, following: int, at: int, end: int, whole: int
-) -> tuple[int, int]:
-    """Pass everything up to an IP header. Returns (IPV4, IPV6 or STOP, position), and sets `row.ethertype`."""
-    cut = MALFORMED if whole else TRUNCATED
+@kernel(types.UniTuple(INT, 2)(BYTES, ROW, INT, INT, INT), entry=False)
+def decode_encapsulation(data: NDArray[np.uint8], row: Any, following: int, at: int, end: int) -> tuple[int, int]:
+    """Pass everything up to an IP header. Returns (IPV4, IPV6, STOP, CUT, BROKEN or DEEP, position).
+
+    Sets `row.ethertype` to that of the last header passed.
+    """
     tags = 0
     labels = 0
     for _ in range(_MAX_STEPS):
@@ -183,8 +179,7 @@ def decode_encapsulation(
         room = end - at
         if following == ETHERNET_FRAME:
             if room < ETHERNET_HEADER:
-                row.flags |= cut
-                return STOP, at
+                return CUT, at
             following = load16(data, at + 12)
             at += ETHERNET_HEADER
             if following < _LEAST_ETHERTYPE:
@@ -192,23 +187,19 @@ def decode_encapsulation(
         elif following == IP_BY_VERSION:
             row.ethertype = 0
             if room < 1:
-                row.flags |= cut
-                return STOP, at
+                return CUT, at
             version = load8(data, at) >> 4
             if version != 4 and version != 6:
-                row.flags |= MALFORMED
-                return STOP, at
+                return BROKEN, at
             following = IPV4 if version == 4 else IPV6
         elif following == LLC:
             row.ethertype = 0
             if room < 3:
-                row.flags |= cut
-                return STOP, at
+                return CUT, at
             if load16(data, at) != 0xAAAA or load8(data, at + 2) != 3:
                 return STOP, at
             if room < _SNAP_HEADER:
-                row.flags |= cut
-                return STOP, at
+                return CUT, at
             # EtherTypes stand under the organization codes 0 (RFC 1042) and 0xF8 (IEEE 802.1H).
             organization = load32(data, at + 2) & 0xFFFFFF
             if organization != 0 and organization != 0xF8:
@@ -221,11 +212,9 @@ def decode_encapsulation(
             row.ethertype = following
             tags += 1
             if tags > _MAX_TAGS:
-                row.flags |= TOO_DEEP
-                return STOP, at
+                return DEEP, at
             if room < 4:
-                row.flags |= cut
-                return STOP, at
+                return CUT, at
             identifier = load16(data, at) & 0xFFF
             if row.vlan == NO_VLAN:
                 row.vlan = identifier
@@ -241,11 +230,9 @@ def decode_encapsulation(
             while not bottom:
                 labels += 1
                 if labels > _MAX_LABELS:
-                    row.flags |= TOO_DEEP
-                    return STOP, at
+                    return DEEP, at
                 if end - at < 4:
-                    row.flags |= cut
-                    return STOP, at
+                    return CUT, at
                 bottom = load8(data, at + 2) & 1 != 0
                 at += 4
             following, skipped = below_labels(data, at, end)
@@ -253,17 +240,15 @@ def decode_encapsulation(
         elif following == _PPPOE_SESSION:
             row.ethertype = following
             if room < 8:
-                row.flags |= cut
-                return STOP, at
+                return CUT, at
             if load8(data, at) != 0x11:
-                row.flags |= MALFORMED
-                return STOP, at
+                return BROKEN, at
             if load8(data, at + 1) != 0:
                 return STOP, at
-            following, at = decode_ppp(data, row, at + 6, end, whole)
+            following, at = decode_ppp(data, at + 6, end)
         else:
-            if following >= 0:
-                row.ethertype = following
+            if following < 0:
+                return following, at
+            row.ethertype = following
             return STOP, at
-    row.flags |= TOO_DEEP
-    return STOP, at
+    return DEEP, at

@@ -31,8 +31,14 @@ from flowshunt.packets.loads import load8, load16, load32
 ROW = numba.from_dtype(HEADER)
 INT = types.int64
 
-NOTHING = -1
-"""No protocol follows that could be decoded."""
+STOP = -1
+"""Nothing follows that could be decoded."""
+CUT = -2
+"""The bytes end inside a header: TRUNCATED, or MALFORMED where they were whole."""
+BROKEN = -3
+"""A length or version field can't be: MALFORMED."""
+DEEP = -4
+"""More headers than the limit: TOO_DEEP."""
 
 IPV4_HEADER = 20
 IPV6_HEADER = 40
@@ -47,6 +53,17 @@ _MOBILITY = 135
 _HOST_IDENTITY = 139
 _SHIM6 = 140
 _MAX_EXTENSIONS = 16
+
+
+@kernel(types.void(ROW, INT, INT), inline=True, entry=False)
+def mark(row: Any, outcome: int, whole: int) -> None:
+    """Set the flag that says why decoding ended, where it ended too early."""
+    if outcome == CUT:
+        row.flags |= MALFORMED if whole else TRUNCATED
+    elif outcome == BROKEN:
+        row.flags |= MALFORMED
+    elif outcome == DEEP:
+        row.flags |= TOO_DEEP
 
 
 @kernel(types.void(ROW, INT, INT, INT, INT, INT, INT), inline=True, entry=False)
@@ -75,16 +92,14 @@ def begin_packet(row: Any, base: int, at: int, version: int, protocol: int, star
 def decode_ipv4(
     data: NDArray[np.uint8], row: Any, base: int, at: int, end: int, whole: int
 ) -> tuple[int, int, int, int]:
-    """Decode an IPv4 header. Returns (protocol or NOTHING, payload, end of the packet, whole)."""
+    """Decode an IPv4 header. Returns (protocol or STOP, CUT, BROKEN, DEEP; payload, end of the packet, whole)."""
     if end - at < IPV4_HEADER:
-        row.flags |= MALFORMED if whole else TRUNCATED
-        return NOTHING, at, end, whole
+        return CUT, at, end, whole
     first = load8(data, at)
     length = (first & 15) * 4
     total = load16(data, at + 2)
     if first >> 4 != 4 or length < IPV4_HEADER or 0 < total < length:
-        row.flags |= MALFORMED
-        return NOTHING, at, end, whole
+        return BROKEN, at, end, whole
     # Segmentation offload hands packets to the capture whose total length is still 0.
     if total > 0:
         if at + total > end:
@@ -99,8 +114,7 @@ def decode_ipv4(
     if length > IPV4_HEADER:
         row.flags |= IP_OPTIONS
         if at + length > end:
-            row.flags |= MALFORMED if whole else TRUNCATED
-            return NOTHING, end, end, whole
+            return CUT, end, end, whole
     fragment = load16(data, at + 6)
     if fragment & 0x3FFF:
         row.flags |= FRAGMENT
@@ -110,7 +124,7 @@ def decode_ipv4(
             row.flags |= MORE_FRAGMENTS
         if fragment & 0x1FFF:
             row.flags |= LATER_FRAGMENT
-            protocol = NOTHING
+            protocol = STOP
     return protocol, at + length, end, whole
 
 
@@ -120,11 +134,9 @@ def decode_ipv6(
 ) -> tuple[int, int, int, int]:
     """Decode an IPv6 header and its extension headers. Returns as `decode_ipv4` does."""
     if end - at < IPV6_HEADER:
-        row.flags |= MALFORMED if whole else TRUNCATED
-        return NOTHING, at, end, whole
+        return CUT, at, end, whole
     if load8(data, at) >> 4 != 6:
-        row.flags |= MALFORMED
-        return NOTHING, at, end, whole
+        return BROKEN, at, end, whole
     length = load16(data, at + 4)
     protocol = load8(data, at + 6)
     start = at + IPV6_HEADER
@@ -159,8 +171,7 @@ def decode_ipv6(
             elif protocol != _FRAGMENT_HEADER:
                 size = (load8(data, at + 1) + 1) * 8
         if end - at < size:
-            row.flags |= MALFORMED if whole else TRUNCATED
-            return NOTHING, at, end, whole
+            return CUT, at, end, whole
         following = load8(data, at)
         later = False
         if protocol == _FRAGMENT_HEADER:
@@ -180,6 +191,5 @@ def decode_ipv6(
         row.payload_length = end - at
         if later:
             row.flags |= LATER_FRAGMENT
-            return NOTHING, at, end, whole
-    row.flags |= TOO_DEEP
-    return NOTHING, at, end, whole
+            return STOP, at, end, whole
+    return DEEP, at, end, whole

@@ -14,10 +14,8 @@ from numba import types
 from numpy.typing import NDArray
 
 from flowshunt.compiled import BYTES, kernel
-from flowshunt.packets.encapsulation import ETHERNET_FRAME, IPV4, IPV6, STOP, decode_ppp
+from flowshunt.packets.encapsulation import ETHERNET_FRAME, IPV4, IPV6, decode_ppp
 from flowshunt.packets.headers import (
-    MALFORMED,
-    TRUNCATED,
     TUNNEL_GRE,
     TUNNEL_GTPU,
     TUNNEL_NONE,
@@ -25,7 +23,7 @@ from flowshunt.packets.headers import (
     TUNNEL_VXLAN,
 )
 from flowshunt.packets.loads import load8, load16
-from flowshunt.packets.network import INT, ROW
+from flowshunt.packets.network import BROKEN, CUT, INT, ROW, STOP
 
 IP_IN_IP = 4
 IPV6_IN_IP = 41
@@ -51,16 +49,14 @@ _GTPU_PACKET = 255
 _MAX_GTPU_EXTENSIONS = 8
 
 
-@kernel(types.UniTuple(INT, 3)(BYTES, ROW, INT, INT, INT), entry=False)
-def decode_gre(data: NDArray[np.uint8], row: Any, at: int, end: int, whole: int) -> tuple[int, int, int]:
+@kernel(types.UniTuple(INT, 3)(BYTES, ROW, INT, INT), entry=False)
+def decode_gre(data: NDArray[np.uint8], row: Any, at: int, end: int) -> tuple[int, int, int]:
     """GRE (RFC 2784, 2890), NVGRE (RFC 7637), ERSPAN I to III, PPTP (RFC 2637).
 
     Returns (TUNNEL_NONE, TUNNEL_GRE or TUNNEL_NVGRE, what it carries, position).
     """
-    cut = MALFORMED if whole else TRUNCATED
     if end - at < 4:
-        row.flags |= cut
-        return TUNNEL_NONE, STOP, at
+        return TUNNEL_NONE, CUT, at
     flags = load16(data, at)
     protocol = load16(data, at + 2)
     version = flags & 7
@@ -76,14 +72,13 @@ def decode_gre(data: NDArray[np.uint8], row: Any, at: int, end: int, whole: int)
     if version == 1 and flags & _GRE_ACKNOWLEDGE:
         length += 4
     if end - at < length:
-        row.flags |= cut
-        return TUNNEL_NONE, STOP, at
+        return TUNNEL_NONE, CUT, at
     at += length
     row.ethertype = protocol
     if version == 1:
         if protocol != _PPP or not flags & _GRE_SEQUENCE:
             return TUNNEL_GRE, STOP, at
-        following, at = decode_ppp(data, row, at, end, whole)
+        following, at = decode_ppp(data, at, end)
         return TUNNEL_GRE, following, at
     if protocol == _TRANSPARENT_ETHERNET:
         return (TUNNEL_NVGRE if flags & _GRE_KEY else TUNNEL_GRE), ETHERNET_FRAME, at
@@ -92,18 +87,15 @@ def decode_gre(data: NDArray[np.uint8], row: Any, at: int, end: int, whole: int)
         return TUNNEL_GRE, ETHERNET_FRAME, at + (8 if flags & _GRE_SEQUENCE else 0)
     if protocol == _ERSPAN_III:
         if end - at < 12:
-            row.flags |= cut
-            return TUNNEL_NONE, STOP, at
+            return TUNNEL_NONE, CUT, at
         platform = 8 if load8(data, at + 11) & 1 else 0
         ethernet = (load8(data, at + 10) >> 2) & 31 == 0
         return TUNNEL_GRE, (ETHERNET_FRAME if ethernet else STOP), at + 12 + platform
     return TUNNEL_GRE, protocol, at
 
 
-@kernel(types.UniTuple(INT, 3)(BYTES, ROW, INT, INT, INT, INT), entry=False)
-def decode_udp_tunnel(
-    data: NDArray[np.uint8], row: Any, port: int, at: int, end: int, whole: int
-) -> tuple[int, int, int]:
+@kernel(types.UniTuple(INT, 3)(BYTES, INT, INT, INT), entry=False)
+def decode_udp_tunnel(data: NDArray[np.uint8], port: int, at: int, end: int) -> tuple[int, int, int]:
     """VXLAN (RFC 7348) and GTP-U (3GPP TS 29.281), by UDP destination port and by what stands in the payload at `at`.
 
     Returns (TUNNEL_NONE, TUNNEL_VXLAN or TUNNEL_GTPU, what it carries, position). Other traffic on these ports is
@@ -130,16 +122,14 @@ def decode_udp_tunnel(
                 break
             size = load8(data, position) * 4
             if size == 0:
-                row.flags |= MALFORMED
-                return TUNNEL_NONE, STOP, at
+                return TUNNEL_NONE, BROKEN, at
             position += size
             if position <= end:
                 extension = load8(data, position - 1)
         if extension != 0 and position < end:
             return TUNNEL_NONE, STOP, at
     if position >= end:
-        row.flags |= MALFORMED if whole else TRUNCATED
-        return TUNNEL_NONE, STOP, at
+        return TUNNEL_NONE, CUT, at
     version = load8(data, position) >> 4
     if version != 4 and version != 6:
         return TUNNEL_GTPU, STOP, position
