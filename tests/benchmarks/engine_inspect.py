@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from flowshunt.engine import EngineConfig, InspectionBatch
 from flowshunt.flows.table import FlowTable
 from flowshunt.packets.capture import open_captures
@@ -104,7 +105,7 @@ def main() -> None:
         if options.files:
             capture, rules = options.files
         else:
-            from flowshunt.packets.sample import write_sample  # noqa: PLC0415
+            from flowshunt.packets.sample import write_sample
 
             capture = Path(folder) / "sample.pcap"
             write_sample(capture, flows=3000)

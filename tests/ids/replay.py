@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+
 from flowshunt.engine import Alert, EngineConfig, EngineSummary, InspectionBatch, Verdicts
 from flowshunt.flows.record import FlowTimeouts
 from flowshunt.flows.table import FlowTable

@@ -189,7 +189,8 @@ class HeaderClasses:
 
     def tables(self) -> ClassTables:
         """The tables that kernels look classes up in."""
-        return ClassTables(*self._ipv4, *self._ipv6, self._port_class, self._protocol_class)
+        (ipv4_start, ipv4_class), (high, low, ipv6_class) = self._ipv4, self._ipv6
+        return ClassTables(ipv4_start, ipv4_class, high, low, ipv6_class, self._port_class, self._protocol_class)
 
     @property
     def tcp_class(self) -> int:

@@ -1,5 +1,7 @@
 """Finding the rule group of a packet in compiled code: header classes, then the table of known combinations."""
 
+# ruff: noqa: PLR1714, SIM109 -- kernels compare scalars
+
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ FLOW_VERSION = 49
 
 
 @kernel(_I64(_TABLE, column(np.int32), types.uint64, types.uint64))
-def key_place(keys: NDArray[np.uint64], values: NDArray[np.int32], first: int, second: int) -> int:
+def key_place(keys: NDArray[np.uint64], values: NDArray[np.int32], first: int, second: int) -> Any:
     """Where a combination stands in the table, or the free place (value -1) where it belongs."""
     mask = np.uint64(len(values) - 1)
     mixed = np.uint64(first) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(second) * np.uint64(0xC2B2AE3D27D4EB4F)
@@ -36,7 +38,7 @@ def key_place(keys: NDArray[np.uint64], values: NDArray[np.int32], first: int, s
 
 
 @kernel(_I64(CLASS_TABLES, matrix(np.uint8, readonly=True), _I64, _I64, _I64), entry=False)
-def _address_class(tables: ClassTables, data: NDArray[np.uint8], row: int, at: int, version: int) -> int:
+def _address_class(tables: ClassTables, data: NDArray[np.uint8], row: int, at: int, version: int) -> Any:
     """The class of the address at data[row, at:]."""
     if version == 4:
         value = np.uint32(0)
@@ -103,7 +105,7 @@ def find_flow_groups(
     flows: NDArray[np.uint8],
     sides: NDArray[Any],
     missing: NDArray[np.uint64],
-) -> int:
+) -> Any:
     """Set the groups of both sides of the flows that begin in a batch; combinations without a group go to `missing`.
 
     flows: the batch's FLOW rows as bytes. Returns how many combinations are missing (room for two a row is needed).
@@ -165,8 +167,11 @@ def find_packet_groups(
     groups: NDArray[np.int32],
     scratch: NDArray[np.uint8],
     missing: NDArray[np.uint64],
-) -> int:
-    """Set `groups[row]` for IP packets of no flow (-1 for other rows). scratch: uint8[1, 32]. See `find_flow_groups`."""
+) -> Any:
+    """Set `groups[row]` for IP packets of no flow (-1 for other rows). scratch: uint8[1, 32].
+
+    See `find_flow_groups` for `missing` and what is returned.
+    """
     count = 0
     for row in range(len(slot)):
         groups[row] = -1

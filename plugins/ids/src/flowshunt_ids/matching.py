@@ -4,6 +4,8 @@ The order and the retries of the ops are Suricata's: a content whose successor i
 occurrence when the successor fails; other failures are final. The work of one evaluation is bounded.
 """
 
+# ruff: noqa: PLR1714, SIM109 -- kernels compare scalars
+
 from typing import Any
 
 import numpy as np
@@ -68,14 +70,14 @@ _ICMPV6 = 58
 
 
 @kernel(_I64(BYTES, _I64, _I64), inline=True, entry=False)
-def _load16(data: NDArray[np.uint8], at: int, end: int) -> int:
+def _load16(data: NDArray[np.uint8], at: int, end: int) -> Any:
     if at < 0 or at + 2 > end:
         return -1
     return (np.int64(data[at]) << 8) | np.int64(data[at + 1])
 
 
 @kernel(_I64(BYTES, _HEADERS, _I64, _I64, _I64, _I64), entry=False)
-def rare_field(data: NDArray[np.uint8], headers: NDArray[Any], row: int, base: int, end: int, field: int) -> int:
+def rare_field(data: NDArray[np.uint8], headers: NDArray[Any], row: int, base: int, end: int, field: int) -> Any:
     """A field that HEADER has no column for; -1 where the packet has none. The frame is data[base:end]."""
     header = headers[row]
     l3 = base + np.int64(header.l3)
@@ -108,7 +110,7 @@ def rare_field(data: NDArray[np.uint8], headers: NDArray[Any], row: int, base: i
 
 
 @kernel(types.int64(column(TEST, readonly=True), _I64, _HEADERS, _I64), inline=True, entry=False)
-def first_test(tests: NDArray[Any], at: int, headers: NDArray[Any], row: int) -> int:
+def first_test(tests: NDArray[Any], at: int, headers: NDArray[Any], row: int) -> Any:
     """A rule's first test, where it is one of the frequent cheap ones: 1 it holds, 0 it fails, -1 not known here."""
     field = tests[at].field
     if field == _TCP_FLAGS:
@@ -119,7 +121,7 @@ def first_test(tests: NDArray[Any], at: int, headers: NDArray[Any], row: int) ->
         value = np.int64(headers[row].payload_length)
     else:
         return -1
-    inside = tests[at].low <= value and value <= tests[at].high
+    inside = tests[at].low <= value <= tests[at].high
     return 1 if inside != (tests[at].negated != 0) else 0
 
 
@@ -143,7 +145,7 @@ def test_packet(
         test = tests[at]
         field = np.int64(test.field)
         if field == _ESTABLISHED:
-            value = np.int64(1 if row_flags & ROW_ESTABLISHED else 0)
+            value: Any = np.int64(1 if row_flags & ROW_ESTABLISHED else 0)
         elif field == _HAS_FLOWBITS:
             value = bits
         elif row < 0:
@@ -185,7 +187,7 @@ def test_packet(
                 if value < 0:
                     return False
         value &= test.mask
-        inside = test.low <= value and value <= test.high
+        inside = test.low <= value <= test.high
         if inside == (test.negated != 0):
             return False
     return True
@@ -200,7 +202,7 @@ def find(
     at: int,
     size: int,
     nocase: bool,
-) -> int:
+) -> Any:
     """Where a literal first lies wholly in buffer[start:end]; -1: nowhere. nocase: the literal is in lower case."""
     first = pool[at]
     for place in range(start, end - size + 1):
@@ -325,7 +327,7 @@ def match_payload(
             size = np.int64(op.size)
             low, high = np.int64(0), length
             if flags & OPF_RELATIVE:
-                low = max(place + op.shift, 0)
+                low = max(place + op.shift, np.int64(0))
                 if flags & OPF_LIMITED:
                     high = min(high, place + op.limit)
             else:
@@ -391,7 +393,7 @@ def match_payload(
                     else:
                         target = from_here + used + value
                     if target <= length:
-                        place = max(target, 0)
+                        place = max(target, np.int64(0))
                         matched = True
                 else:
                     matched = _compare(op.extra, value, op.limit) != negated

@@ -1,7 +1,9 @@
 """The multi-pattern prefilter: hyperscan databases over the rules' patterns, compiled once and cached by content."""
 
 import hashlib
+import importlib.metadata
 import os
+import platform
 import tempfile
 from array import array
 from collections.abc import Iterable, Sequence
@@ -19,7 +21,6 @@ from flowshunt_ids.rules.rule import Rule
 from flowshunt_ids.scanning import HIT_SHIFT
 
 _FORMAT = b"flowshunt prefilter 1\0"
-_META = frozenset(b"\\^$.[]|()?*+{}")
 
 
 def _expression(literal: bytes) -> bytes:
@@ -31,7 +32,7 @@ def _compile(patterns: Sequence[Pattern]) -> Any:
     import hyperscan
 
     folder = cache_folder()
-    digest = hashlib.sha256(_FORMAT + hyperscan.__version__.encode() + _hyperscan_build())
+    digest = hashlib.sha256(_FORMAT + _version().encode())
     for pattern in patterns:
         digest.update(bytes([pattern.nocase]) + len(pattern.literal).to_bytes(4, "little") + pattern.literal)
     path = folder / f"patterns-{digest.hexdigest()[:32]}.hsdb"
@@ -49,10 +50,9 @@ def _compile(patterns: Sequence[Pattern]) -> Any:
     return database
 
 
-def _hyperscan_build() -> bytes:
-    import platform
-
-    return platform.machine().encode()
+def _version() -> str:
+    """What a stored database depends on beside its patterns."""
+    return f"{importlib.metadata.version('hyperscan')} {platform.machine()}"
 
 
 def _load(path: Path) -> Any:

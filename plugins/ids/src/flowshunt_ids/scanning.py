@@ -1,4 +1,4 @@
-"""Compiled stages between reassembly and verdicts: gather segments, and turn scan hits and rule lists into candidates."""
+"""Compiled stages between reassembly and verdicts: gather segments, turn scan hits and rule lists into candidates."""
 
 from typing import Any
 
@@ -26,8 +26,8 @@ from flowshunt_ids.layout import (
     SESSION_BITS,
     RuleArrays,
 )
-from flowshunt_ids.memory import copy_bytes
 from flowshunt_ids.matching import SCRATCH, first_test, match_payload, test_packet
+from flowshunt_ids.memory import copy_bytes
 
 _I64 = types.int64
 _BUFFER = column(np.uint8)
@@ -50,7 +50,7 @@ def gather(
     data: NDArray[np.uint8],
     arena: NDArray[np.uint8],
     buffer: NDArray[np.uint8],
-) -> tuple[int, int]:
+) -> Any:
     """Copy segments order[begin:end] into the scan buffer, one after the other, as many as fit.
 
     Returns where it stopped in `order`, and how many bytes of the buffer are filled.
@@ -180,7 +180,7 @@ def match_hits(
     sessions: NDArray[Any],
     scratch: NDArray[np.int64],
     out: NDArray[Any],
-) -> tuple[int, int]:
+) -> Any:
     """Candidates of scan hits in the gathered segments order[begin:end].
 
     pattern_start, pattern_rules: the rules of pattern p are pattern_rules[pattern_start[p]:pattern_start[p + 1]].
@@ -252,7 +252,7 @@ def match_unscanned(
     sessions: NDArray[Any],
     scratch: NDArray[np.int64],
     out: NDArray[Any],
-) -> tuple[int, int]:
+) -> Any:
     """Candidates of the rules without a pattern to scan for. Returns how far it got in `order`, and how many."""
     count = np.int64(0)
     for at in range(begin, end):
@@ -302,7 +302,7 @@ def match_packets(
     row_flags: NDArray[np.uint8],
     sessions: NDArray[Any],
     out: NDArray[Any],
-) -> tuple[int, int]:
+) -> Any:
     """Candidates of the rules without payload, from row `begin` on. Returns the next row and how many."""
     count = np.int64(0)
     for row in range(begin, len(slot)):

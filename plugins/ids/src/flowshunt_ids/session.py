@@ -35,10 +35,7 @@ class Session:
         stages.open(batch)
         fragments = (batch.headers["flags"] & FRAGMENT) != 0
         tunnelled = np.flatnonzero(batch.headers["depth"])
-        if not fragments.any():
-            parts = [(0, stages.run(batch))]
-        else:
-            parts = self._with_fragments(batch, fragments)
+        parts = self._with_fragments(batch, fragments) if fragments.any() else [(0, stages.run(batch))]
         alerts = list(ended.alerts) if ended is not None else []
         if len(parts) == 1 and not alerts and not len(tunnelled):
             return parts[0][1]

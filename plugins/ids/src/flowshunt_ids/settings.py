@@ -40,8 +40,8 @@ class Settings:
         rule_files: from the configuration, for a run that names none.
     """
 
-    variables: Variables = Variables()
-    classification: Classification = Classification()
+    variables: Variables = attrs.field(factory=Variables)
+    classification: Classification = attrs.field(factory=Classification)
     rule_files: tuple[Path, ...] = ()
     depth: int = 1 << 20
     chunk_to_server: int = 2560

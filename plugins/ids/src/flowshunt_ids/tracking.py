@@ -174,12 +174,12 @@ def track(
     touched: NDArray[np.int32],
     bypasses: NDArray[np.int32],
     settings: NDArray[np.int64],
-) -> int:
+) -> Any:
     """Follow the packets of a batch.
 
     row_group: for rows of no flow the group (-1: none), for the others it is filled in. row_flags (ROW_), disposition:
     filled in. touched: sides that have data of this batch, room for one a row; bypasses: pairs of slot and request
-    number, room for two pairs a row. Returns the number of pairs; the number of touched sides stands in `out.counts[2]`.
+    number, room for two pairs a row. Returns the number of pairs; the number of touched sides is `out.counts[2]`.
     """
     bypass_count = np.int64(0)
     touched_count = np.int64(0)
@@ -214,7 +214,7 @@ def track(
         group = np.int64(sides[side].group)
         row_group[row] = group
         wanted = np.int64(groups[group].flags)
-        flags = np.int64(0)
+        flags: Any = np.int64(0)
         if not sides[side].flags & SIDE_FIRST:
             sides[side].flags |= np.uint16(SIDE_FIRST)
             flags = ROW_FIRST

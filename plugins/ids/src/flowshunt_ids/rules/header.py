@@ -41,8 +41,45 @@ PROTOCOLS: dict[str, frozenset[int] | None] = {
 }
 
 APPLICATION_PROTOCOLS = frozenset(
-    "http http1 http2 tls ssl dns ssh smtp ftp ftp-data smb dcerpc modbus dnp3 enip nfs tftp ntp krb5 dhcp sip snmp ike "
-    "ikev2 rfb rdp mqtt imap pgsql quic telnet bittorrent-dht websocket ldap pop3 doh2 mdns".split()
+    {
+        "http",
+        "http1",
+        "http2",
+        "tls",
+        "ssl",
+        "dns",
+        "ssh",
+        "smtp",
+        "ftp",
+        "ftp-data",
+        "smb",
+        "dcerpc",
+        "modbus",
+        "dnp3",
+        "enip",
+        "nfs",
+        "tftp",
+        "ntp",
+        "krb5",
+        "dhcp",
+        "sip",
+        "snmp",
+        "ike",
+        "ikev2",
+        "rfb",
+        "rdp",
+        "mqtt",
+        "imap",
+        "pgsql",
+        "quic",
+        "telnet",
+        "bittorrent-dht",
+        "websocket",
+        "ldap",
+        "pop3",
+        "doh2",
+        "mdns",
+    }
 )
 """Names that Suricata knows as protocols of the application layer."""
 

@@ -68,7 +68,7 @@ def parse_rule(text: str) -> RawRule:
     begin = text.find("(")
     if begin < 0:
         raise RuleError("no options: a rule is 'action protocol source port -> destination port (options)'")
-    words = _header_words(text[:begin])
+    action, protocol, source, source_ports, direction, destination, destination_ports = _header_words(text[:begin])
     body = text[begin + 1 :].rstrip()
     if body.endswith(")"):
         body = body[:-1].rstrip()
@@ -79,7 +79,8 @@ def parse_rule(text: str) -> RawRule:
         raise RuleError("the last option doesn't end with ';'")
     if len(pieces) > MAX_OPTIONS:
         raise RuleError(f"{len(pieces)} options, more than {MAX_OPTIONS}")
-    return RawRule(*words, options=tuple(_option(piece) for piece in pieces))
+    options = tuple(_option(piece) for piece in pieces)
+    return RawRule(action, protocol, source, source_ports, direction, destination, destination_ports, options)
 
 
 def _header_words(header: str) -> list[str]:

@@ -115,6 +115,11 @@ def _collect(text: str, variables: Mapping[str, str], kind: str, entry: _Entry) 
         if depth > MAX_NESTING:
             raise RuleError(f"{kind} list nested more than {MAX_NESTING} deep (a variable that contains itself?)")
         part = part.strip()
+        items = split_list(part)
+        if len(items) > 1:
+            for item in items:
+                walk(item, minus, depth + 1)
+            return
         while part.startswith("!"):
             part, minus = part[1:].strip(), not minus
         if part.startswith("["):

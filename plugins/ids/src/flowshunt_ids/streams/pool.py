@@ -10,7 +10,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from flowshunt.compiled import BYTES, column, kernel
-from flowshunt_ids.layout import NODE, SIDE
+from flowshunt_ids.layout import NODE, SIDE, SIDE_TOUCHED
 from flowshunt_ids.memory import copy_bytes
 
 _I64 = types.int64
@@ -75,7 +75,7 @@ def grown(pool: Pool, nodes: int) -> Pool:
 
 
 @kernel(_I64(POOL), inline=True, entry=False)
-def take_node(pool: Pool) -> int:
+def take_node(pool: Pool) -> Any:
     """A free node; -1: none is left."""
     node = pool.state[FREE_NODE]
     if node >= 0:
@@ -85,7 +85,7 @@ def take_node(pool: Pool) -> int:
 
 
 @kernel(_I64(POOL, _I64), entry=False)
-def take_block(pool: Pool, length: int) -> int:
+def take_block(pool: Pool, length: int) -> Any:
     """A block of at least `length` bytes; -1: the arena is full. Its size is `block_size(length)`."""
     size, place = np.int64(SMALLEST), np.int64(LISTS)
     while size < length:
@@ -185,8 +185,8 @@ def keep_pending(
             node = np.int64(sides[side].ahead if ahead else sides[side].head)
             while node >= 0:
                 following = np.int64(pool.nodes[node].next)
-                moved = pool.nodes[node].block >= 0
-                joined = False
+                moved: Any = pool.nodes[node].block >= 0
+                joined: Any = False
                 if not moved:
                     joined = before >= 0 and _join(pool, before, node, data)
                     moved = joined or _keep(pool, node, data)
@@ -222,6 +222,7 @@ def keep_pending(
                 sides[side].ahead_tail = np.int32(before)
             else:
                 sides[side].tail = np.int32(before)
+        sides[side].flags &= np.uint16(0xFFFF ^ SIDE_TOUCHED)
     node = pool.state[RETIRED]
     while node >= 0:
         following = np.int64(pool.nodes[node].next)

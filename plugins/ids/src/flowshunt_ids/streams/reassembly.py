@@ -29,14 +29,14 @@ OUTPUT = types.NamedTuple([column(SEGMENT), column(PIECE), column(np.int64)], Ou
 
 
 @kernel(_I64(types.uint32, types.uint32), inline=True, entry=False)
-def distance(later: Any, earlier: Any) -> int:
+def distance(later: Any, earlier: Any) -> Any:
     """How far one sequence number lies after another, modulo 2^32 (RFC 793, section 3.3): -2^31 to 2^31 - 1."""
     ahead = np.int64(np.uint32(later - earlier))
     return ahead - (1 << 32) if ahead >= 1 << 31 else ahead
 
 
 @kernel(_I64(POOL, types.uint32, _I64, _I64), inline=True, entry=False)
-def _node(pool: Pool, seq: Any, length: int, source: int) -> int:
+def _node(pool: Pool, seq: Any, length: int, source: int) -> Any:
     node = take_node(pool)
     if node < 0:
         pool.state[LOST_BYTES] += length

@@ -60,8 +60,8 @@ def _window_scale(data: NDArray[np.uint8], header: int, end: int) -> Any:
     """The window scale option of the TCP header at `header`."""
     if header + 20 > end:
         return np.uint16(NO_SCALE)
-    last = min(end, header + 4 * (np.int64(data[header + 12]) >> 4))
-    at = header + 20
+    last: Any = min(end, header + 4 * (np.int64(data[header + 12]) >> 4))
+    at: Any = header + 20
     while at + 1 < last:
         kind = data[at]
         if kind == 0:
@@ -70,7 +70,7 @@ def _window_scale(data: NDArray[np.uint8], header: int, end: int) -> Any:
             at += 1
             continue
         if kind == 3 and at + 2 < last:
-            return np.uint16(min(np.int64(data[at + 2]), _MAX_SCALE))
+            return np.uint16(data[at + 2] if data[at + 2] < _MAX_SCALE else _MAX_SCALE)
         at += max(np.int64(data[at + 1]), 2)
     return np.uint16(NO_SCALE)
 
@@ -93,7 +93,7 @@ def _handshake(
     data: NDArray[np.uint8],
     base: int,
     end: int,
-) -> int:
+) -> Any:
     """Follow a packet with SYN. Returns row flags."""
     header = headers[row]
     other = side ^ 1
@@ -116,7 +116,7 @@ def _handshake(
 
 
 @kernel(_I64(_SESSIONS, _SIDES, _HEADERS, _I64, _I64), entry=False)
-def _reset(sessions: NDArray[Any], sides: NDArray[Any], headers: NDArray[Any], row: int, side: int) -> int:
+def _reset(sessions: NDArray[Any], sides: NDArray[Any], headers: NDArray[Any], row: int, side: int) -> Any:
     """Follow a packet with RST. Returns row flags."""
     header = headers[row]
     session = side >> 1
@@ -149,7 +149,7 @@ def follow(
     base: int,
     end: int,
     settings: NDArray[np.int64],
-) -> int:
+) -> Any:
     """Follow one TCP packet of a side; its frame is data[base:end]. Returns row flags (ROW_ESTABLISHED, ROW_ADDED)."""
     header = headers[row]
     flags = np.int64(header.tcp_flags)
@@ -160,7 +160,7 @@ def follow(
         return _handshake(sessions, sides, headers, row, side, data, base, end)
     other = side ^ 1
     session = side >> 1
-    state = np.int64(sessions[session].tcp)
+    state: Any = np.int64(sessions[session].tcp)
     if not flags & ACK or (state == _NONE and not settings[MIDSTREAM]) or state == _SYN_SENT:
         return ROW_ESTABLISHED if state >= _ESTABLISHED else 0
     if state == _NONE:
@@ -171,7 +171,7 @@ def follow(
         sides[other].edge = np.uint32(header.ack + np.uint32(65535 << _MAX_SCALE))
         state = _ESTABLISHED
         sessions[session].tcp = np.uint8(state)
-    result = ROW_ESTABLISHED if state >= _ESTABLISHED else 0
+    result: Any = ROW_ESTABLISHED if state >= _ESTABLISHED else 0
     if state == _CLOSED:
         return result
     scale = np.int64(sides[side].scale)
@@ -193,7 +193,7 @@ def follow(
     if length > 0:
         result |= ROW_ADDED
         if sides[side].flags & SIDE_STREAM and not sides[side].flags & SIDE_DEPTH:
-            kept = length
+            kept: Any = length
             depth = settings[DEPTH]
             if depth > 0:
                 room = depth - np.int64(np.uint32(header.seq - sides[side].start))

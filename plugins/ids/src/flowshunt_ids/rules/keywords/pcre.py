@@ -33,7 +33,6 @@ _BUFFER_FLAGS = {
 _SAME = frozenset("abdefnrstvwxBDSW0123456789ckgPpUuNlLXRCGEQhHVKzZA")
 _REFUSED = {
     "c": "control characters",
-    "g": "references by \\g",
     "P": "named references",
     "p": "Unicode properties",
     "X": "\\X",
@@ -82,7 +81,7 @@ def _escape(pattern: str, at: int, in_class: bool, dollar_end: bool) -> tuple[st
         return f"\\x{int(digits[1] or '0', 16):02x}", digits.end()
     if letter == "v":
         return (r"\n\x0b\f\r\x85" if in_class else r"[\n\x0b\f\r\x85]"), at + 2
-    if letter == "s" or letter == "S" or letter not in _SAME:
+    if letter in ("s", "S") or letter not in _SAME:
         return pattern[at : at + 2] if letter.isalnum() else re.escape(letter), at + 2
     if letter == "z":
         return r"\Z", at + 2
@@ -90,6 +89,11 @@ def _escape(pattern: str, at: int, in_class: bool, dollar_end: bool) -> tuple[st
         return r"(?=\n?\Z)", at + 2
     if letter == "e":
         return r"\x1b", at + 2
+    if letter == "g":
+        reference = re.compile(r"\\g(?:\{(\d{1,2})\}|(\d{1,2}))").match(pattern, at)
+        if reference is None or in_class:
+            raise RuleError("pcre: references by \\g are supported in the form \\g{1}")
+        return rf"\g<{reference[1] or reference[2]}>", reference.end()
     if letter in _REFUSED:
         raise RuleError(f"pcre: {_REFUSED[letter]} are not supported")
     return pattern[at : at + 2], at + 2
@@ -151,7 +155,7 @@ def _group(pattern: str, at: int) -> str:
             raise RuleError(f"pcre: {inline[0]!r} is not supported")
         if inline[3] == ")" and at != 0:
             raise RuleError(f"pcre: {inline[0]!r} inside the expression is not supported; write '(?{inline[1]}:...)'")
-    if pattern.startswith(("(?R", "(?&", "(?P>", "(?P=", "(?C"), at) or re.compile(r"\(\?[+-]?\d").match(pattern, at):
+    if pattern.startswith(("(?R", "(?&", "(?P>", "(?C"), at) or re.compile(r"\(\?[+-]?\d").match(pattern, at):
         raise RuleError("pcre: recursion and callouts are not supported")
     named = _NAMED_GROUP.match(pattern, at)
     if named and named[1].startswith(("flow_", "pkt_")):
