@@ -9,6 +9,9 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "asm": ("flowshunt_ebpf.cli.assemble:asm", "Assemble text to instructions."),
     "disasm": ("flowshunt_ebpf.cli.disassemble:disasm", "Print a program as text."),
     "info": ("flowshunt_ebpf.cli.info:info", "Show what an object or program holds."),
+    "run": ("flowshunt_ebpf.cli.run_program:run", "Run a program on a packet or on bare memory."),
+    "bench": ("flowshunt_ebpf.cli.bench:bench", "Time a program on several runners."),
+    "conformance": ("flowshunt_ebpf.cli.conformance:conformance", "Answer the public conformance suite."),
 }
 """Command to the place of its click command ("module:attribute") and its one line of help."""
 

@@ -26,6 +26,7 @@ class NativeCode:
         code: the bytes; they start with `entry`.
         repeat: where the C function `repeat(state block, times)` starts.
         main: where the main program starts, for tail calls.
+        functions: where each function starts, in the order of the image's.
         offsets: where each instruction's code starts; ascending inside a function.
         shared: where the routines start that the functions share.
         checked: whether it checks every access at run time.
@@ -35,6 +36,7 @@ class NativeCode:
     code: bytes = attrs.field(repr=False)
     repeat: int
     main: int
+    functions: tuple[int, ...] = attrs.field(repr=False)
     offsets: tuple[int, ...] = attrs.field(repr=False)
     shared: int
     checked: bool
@@ -108,12 +110,14 @@ def compile_image(
             emit(e, program[index])
     lines.append("shared:")
     calls.shared(e)
-    marks = ["repeat", "F0", "shared"]
+    marks = ["repeat", "shared", *(f"F{start}" for start in image.functions)]
+    count = len(image.functions)
     if offsets:
         marks += [f"I{index}" for index in range(len(program))]
     lines.append("marks:")
     lines += [f".long {', '.join(f'{mark}-entry' for mark in marks[at : at + 64])}" for at in range(0, len(marks), 64)]
     blob = assembler.assemble(architecture, "\n".join(lines))
     size = len(blob) - 4 * len(marks)
-    repeat, main, shared, *found = struct.unpack_from(f"<{len(marks)}I", blob, size)
-    return NativeCode(architecture, blob[:size], repeat, main, tuple(found), shared, checked)
+    repeat, shared, *found = struct.unpack_from(f"<{len(marks)}I", blob, size)
+    functions, places = tuple(found[:count]), tuple(found[count:])
+    return NativeCode(architecture, blob[:size], repeat, functions[0], functions, places, shared, checked)
