@@ -180,6 +180,8 @@ class _BtfMaps:
 
     def _target(self, relocation: Relocation, name: str) -> str:
         symbol = relocation.symbol
+        if relocation.offset > len(self.section.data) - 8:
+            raise self.error(f"is filled at byte {relocation.offset}, where no address fits", name)
         if symbol.defined and symbol.section == self.section.index:
             (addend,) = struct.unpack_from(">Q" if self.elf.big_endian else "<Q", self.section.data, relocation.offset)
             at = symbol.value + (addend if symbol.type == STT_SECTION else 0)
@@ -209,8 +211,8 @@ def _legacy_maps(elf: Elf, section: Section) -> dict[int, MapDefinition]:
     order = ">" if elf.big_endian else "<"
     rows = {}
     for symbol in symbols:
-        if symbol.value % bytes_:
-            raise ObjectError(f"starts at byte {symbol.value}, in another map", f"{place}, map {symbol.name}")
+        if symbol.value % bytes_ or symbol.value > section.size - bytes_:
+            raise ObjectError(f"starts at byte {symbol.value}, where no map starts", f"{place}, map {symbol.name}")
         rows[symbol.value] = struct.unpack_from(order + f"{bytes_ // 4}I", section.data, symbol.value)
     if bytes_ == _IPROUTE_BYTES:
         return _iproute_maps(symbols, rows)

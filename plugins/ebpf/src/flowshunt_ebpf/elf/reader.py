@@ -177,7 +177,7 @@ class _Reader:
                 self._string(strings, row[0], f"section {index}'s name"),
                 row[1],
                 row[2],
-                row[5],
+                row[5] if row[1] == SHT_NOBITS else len(view),
                 row[6],
                 row[7],
                 row[9],
