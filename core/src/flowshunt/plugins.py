@@ -130,7 +130,7 @@ def discover(entry_points: Iterable[metadata.EntryPoint]) -> PluginSet:
     manager.add_hookspecs(hookspecs)
     left_out: list[LeftOut] = []
     loaded: list[tuple[Plugin, Any]] = []
-    for entry_point in sorted(entry_points, key=lambda e: (_distribution(e), e.name, e.value)):
+    for entry_point in sorted(entry_points, key=lambda e: (_distribution(e)[0].lower(), e.name, e.value)):
         candidate = Plugin(entry_point.name, *_distribution(entry_point), module=entry_point.value)
         try:
             module = entry_point.load()

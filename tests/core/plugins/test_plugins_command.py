@@ -150,6 +150,25 @@ def test_check_of_a_plugin_that_was_left_out_fails(two_plugins):
     assert "no_such_module_at_all" in result.stdout
 
 
+COMMAND = """
+import click
+from flowshunt import hookimpl
+
+@hookimpl
+def flowshunt_cli_commands():
+    return [click.Command("extra", help="More.")]
+"""
+
+
+@pytest.mark.parametrize("name", ["extra", "flowshunt-more"])
+def test_what_has_no_contract_has_no_claims(environment, installed, name):
+    environment.install("flowshunt-more", COMMAND)
+    installed()
+    result = run("check", name)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [f"{name} gives nothing that has a contract", "0 claims hold, 0 do not"]
+
+
 def test_check_needs_no_pytest(two_plugins, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pytest", None)
     assert run("check", "good").exit_code == 0

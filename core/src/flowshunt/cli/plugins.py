@@ -102,23 +102,20 @@ def check(name: str, rules: tuple[str, ...], settings: tuple[str, ...], as_json:
     """
     from flowshunt.cli.options import parse_settings, readable_files
     from flowshunt.engine import EngineConfig
-    from flowshunt.testing import contract, engine_contract, examine
+    from flowshunt.testing import CONTRACTS, engine_contract, examine
 
     found = load_plugins()
     left_out = _left_out(found, name)
-    things = [item for item in _things(found) if item.name == name or _is_named(item.plugin, name)]
-    if not things and not left_out:
-        if any(_is_named(plugin, name) for plugin in found.plugins):
-            click.echo(f"{name} gives nothing that has a contract", err=True)
-            return ANSWER_IS_NO
+    named = [item for item in _things(found) if item.name == name or _is_named(item.plugin, name)]
+    things = [item for item in named if item.kind.key in CONTRACTS]
+    if not named and not left_out and not any(_is_named(plugin, name) for plugin in found.plugins):
         raise _unknown(found, name)
     config = EngineConfig(rules=readable_files(rules, "--rules"), settings=parse_settings(settings))
     passed = failed = 0
     rows: list[dict[str, Any]] = []
     for item in things:
-        if item.kind.key == "commands":
-            continue
-        claims = engine_contract(item.thing, config) if item.kind.key == "engines" else contract(item.thing)
+        is_engine = item.kind.key == "engines"
+        claims = engine_contract(item.thing, config) if is_engine else CONTRACTS[item.kind.key](item.thing)
         if not as_json:
             click.echo(f"{item.kind.noun} {item.name} ({item.plugin.distribution} {item.plugin.version})")
         for outcome in examine(claims):
@@ -142,6 +139,8 @@ def check(name: str, rules: tuple[str, ...], settings: tuple[str, ...], as_json:
     else:
         for item in left_out:
             click.echo(f"left out: {item}")
+        if not things and not left_out:
+            click.echo(f"{name} gives nothing that has a contract")
         click.echo(f"{passed} claims hold, {failed} do not" + (f", {len(left_out)} left out" if left_out else ""))
     return ANSWER_IS_NO if failed or left_out else DONE
 

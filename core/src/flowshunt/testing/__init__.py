@@ -10,6 +10,7 @@
 tests of a plugin's own.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flowshunt.action import OffloadAction
@@ -22,6 +23,14 @@ from flowshunt.testing.claims import Claim, Outcome, examine
 from flowshunt.testing.engine import engine_contract
 from flowshunt.testing.nic import nic_contract
 from flowshunt.testing.operation import operation_contract
+
+CONTRACTS: Mapping[str, Callable[[Any], tuple[Claim, ...]]] = {
+    "nic_models": nic_contract,
+    "actions": action_contract,
+    "operations": operation_contract,
+    "engines": engine_contract,
+}
+"""The contract of each `flowshunt.contracts.Kind` that has one, by its key."""
 
 
 def contract(thing: Any) -> tuple[Claim, ...]:
@@ -38,6 +47,7 @@ def contract(thing: Any) -> tuple[Claim, ...]:
 
 
 __all__ = [
+    "CONTRACTS",
     "Claim",
     "Outcome",
     "action_contract",

@@ -169,6 +169,7 @@ class _Host:
         self._session = session
         self._overwrite = overwrite
         self._table = FlowTable(CAPACITY)
+        self._ended = np.empty(0, np.int32)
         self.alerts: list[tuple[int, int, int, int]] = []
         self.bypassed: set[int] = set()
         self.dispositions: set[int] = set()
@@ -192,17 +193,19 @@ class _Host:
                     tracking.direction[keep],
                     tracking.events[keep],
                     self._flows(),
-                    self._table.drain().slots,
+                    self._ended,
                 ),
                 numbers,
             )
+            self._ended = self._table.drain().slots
             if self._overwrite:
                 frames.data[:] = 0xA5
 
     def close(self) -> None:
         """End all flows and the session."""
         self._table.close()
-        verdicts = self._session.close(self._flows(), self._table.drain().slots)
+        ended = np.concatenate([self._ended, self._table.drain().slots])
+        verdicts = self._session.close(self._flows(), ended)
         self._check(verdicts, 0, np.empty(0, np.int32))
         self._note(verdicts, np.empty(0, np.int64))
 
