@@ -5,12 +5,12 @@ from pathlib import Path
 
 import attrs
 import pytest
-from flowshunt_ids.engine import IdsEngine
-from flowshunt_nic_generic.model import XL710
 
 from flowshunt.packets.sample import write_sample
 from flowshunt.pipeline.mode import BypassMode
 from flowshunt.pipeline.run import RunConfig, run
+from flowshunt_ids.engine import IdsEngine
+from flowshunt_nic_generic.model import XL710
 
 
 @pytest.mark.parametrize("burst", [64, 500])
