@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowshunt.flows.hashing import SYMMETRIC_RSS_KEY, symmetric_hash, toeplitz_hash
-from flowshunt.flows.siphash import hash_key, siphash
+from flowshunt.flows.siphash import flow_hash, hash_key
 from flowshunt.flows.table import FlowTable
 
 MASK = (1 << 64) - 1
@@ -53,8 +53,8 @@ def plain_siphash(compressions, finalizations, k0, k1, words):
 
 
 @numba.njit(numba.uint64(*[numba.uint64] * 8))
-def compiled_siphash(k0, k1, a0, a1, b0, b1, ends, kind):
-    return siphash(k0, k1, a0, a1, b0, b1, ends, kind)
+def compiled_hash(k0, k1, s0, s1, d0, d1, ends, kind):
+    return flow_hash(k0, k1, s0, s1, d0, d1, ends, kind)
 
 
 def test_the_plain_siphash_gives_the_vector_of_the_paper():
@@ -65,16 +65,26 @@ def test_the_plain_siphash_gives_the_vector_of_the_paper():
     assert plain_siphash(2, 4, k0, k1, words) == 0xA129CA6149BE45E5
 
 
-words64 = st.one_of(st.integers(0, MASK), st.integers(0, 0xFFFFFFFF), st.just(0))
+words64 = st.one_of(st.integers(0, MASK), st.integers(0, 3))
+words32 = st.one_of(st.integers(0, 0xFFFFFFFF), st.integers(0, 3))
+ports = st.one_of(st.integers(0, 0xFFFF), st.integers(0, 1))
 
 
 @relaxed
-@given(st.tuples(*[words64] * 8))
-def test_siphash_is_the_plain_one(arguments):
-    k0, k1, a0, a1, b0, b1, ends, kind = arguments
-    short = not (a1 or b1 or a0 >> 32 or b0 >> 32)
-    words = [a0 | b0 << 32, ends, kind] if short else [a0, a1, b0, b1, ends, kind]
-    assert compiled_siphash(*(np.uint64(word) for word in arguments)) == plain_siphash(1, 3, k0, k1, words)
+@given(words64, words64, st.tuples(*[words64] * 4), st.tuples(ports, ports), words32, st.sampled_from([4, 6]))
+def test_the_flow_hash_is_siphash_of_the_key_with_its_lower_end_first(k0, k1, addresses, ports, vlans, version):
+    if version == 4:
+        addresses = (addresses[0] & 0xFFFFFFFF, 0, addresses[2] & 0xFFFFFFFF, 0)
+    source, destination = (*addresses[:2], ports[0]), (*addresses[2:], ports[1])
+    kind = TCP | version << 8
+    low, high = sorted([source, destination])
+    ends = low[2] | high[2] << 16 | vlans << 32
+    words = [low[0] | high[0] << 32] if version == 4 else [*low[:2], *high[:2]]
+    expected = plain_siphash(1, 3, k0, k1, [*words, ends, kind]) & 0xFFFFFFFF
+    for one, other in ((source, destination), (destination, source)):
+        ends = one[2] | other[2] << 16 | vlans << 32
+        arguments = [k0, k1, *one[:2], *other[:2], ends, kind]
+        assert compiled_hash(*(np.uint64(word) for word in arguments)) == expected
 
 
 def test_every_seed_gives_a_key_of_its_own():

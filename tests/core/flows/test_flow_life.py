@@ -8,6 +8,7 @@ from flow_frames import (
     ESP,
     FIN,
     ICMP,
+    ICMPV6,
     PSH,
     RST,
     SCTP,
@@ -184,6 +185,7 @@ def udp():
         pytest.param([udp(), reply(udp())], UNEQUAL.udp_established, id="udp both ways"),
         pytest.param([Packet(protocol=ICMP)], UNEQUAL.icmp_new, id="icmp one way"),
         pytest.param([Packet(protocol=ICMP), reply(Packet(protocol=ICMP))], UNEQUAL.icmp_established, id="icmp"),
+        pytest.param([Packet(protocol=ICMPV6, source="::1", destination="::2")], UNEQUAL.icmp_new, id="icmpv6"),
         pytest.param([Packet(protocol=SCTP)], UNEQUAL.other_new, id="sctp one way"),
         pytest.param([Packet(protocol=ESP), reply(Packet(protocol=ESP))], UNEQUAL.other_established, id="esp"),
     ],
@@ -208,6 +210,16 @@ def test_an_idle_flow_ends_without_a_frame_of_its_own():
     track(table, after(31, other))
     assert reasons(table) == [EndReason.TIMEOUT]
     assert table.active == 1
+
+
+def test_idle_flows_end_when_the_second_after_their_deadline_begins():
+    table = FlowTable(16)
+    track(table, after(0.25, udp()))
+    other = Packet(protocol=ICMP)
+    track(table, after(30.9, other))
+    assert table.active == 2
+    track(table, after(31, other))
+    assert reasons(table) == [EndReason.TIMEOUT]
 
 
 def test_a_flow_that_keeps_sending_never_times_out():

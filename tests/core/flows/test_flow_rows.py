@@ -107,14 +107,16 @@ def test_a_flood_of_new_flows_is_taken_up_as_long_as_the_owner_drains():
 # Reuse
 
 
-def test_a_row_rests_for_one_call_after_it_was_drained():
+def test_a_row_rests_from_the_end_of_its_flow_to_the_second_drain():
     table = FlowTable(16)
     track(table, udp(1))
     table.remove(np.array([0], np.int32), EndReason.UNLEARNED)
     assert track(table, udp(2)).slot.tolist() == [1]
     assert table.drain().slots.tolist() == [0]
     assert track(table, udp(3)).slot.tolist() == [2]
-    assert track(table, udp(4)).slot.tolist() == [0]
+    assert track(table, udp(4)).slot.tolist() == [3]
+    assert table.drain().slots.tolist() == []
+    assert track(table, udp(5)).slot.tolist() == [0]
 
 
 def test_the_record_of_an_ended_flow_stands_until_its_row_is_used_again():
@@ -135,7 +137,7 @@ def test_a_new_flow_in_a_used_row_starts_from_nothing():
     table.account(slots, np.ones((1, 2), np.uint64), np.ones((1, 2), np.uint64), np.array([START]))
     table.close()
     table.drain()
-    track(table)
+    table.drain()
     slot = track(table, udp(5, time=5)).slot[0]
     assert slot == slots[0]
     fresh = FlowTable(16, first_id=2)
@@ -293,6 +295,14 @@ def test_without_auto_unlearn_a_closed_flow_stays_until_the_next_syn():
     assert tracking.slot.tolist() == [0, 0, 0, 0, 0, 0, -1]
 
 
+def test_a_fin_that_was_seen_before_the_flow_was_learned_counts():
+    session = tcp_session(Packet())
+    host, card = FlowTable(16), FlowTable(16)
+    card.insert(host.records[track(host, *session[:6]).slot[:1]], 1)
+    assert card.match(*batch_of([*session[6:], session[7]])).slot.tolist() == [0, 0, -1]
+    assert card.drain().records["end_reason"].tolist() == [EndReason.TCP_END]
+
+
 def test_flows_inserted_before_the_first_frame_count_their_timeout_from_it():
     card = FlowTable(16)
     card.insert(flows(1), 1)
@@ -314,6 +324,8 @@ def test_what_a_nic_counted_is_added_to_totals_and_to_the_bypassed_part():
     assert record["bypassed_packets"].tolist() == [2, 3]
     assert record["bypassed_bytes"].tolist() == [200, 300]
     assert record["last"] == START + 5 * SECOND
+    table.account(slots[:1], packets[:1], packets[:1], np.array([START]))
+    assert table.records[slots[0]]["last"] == START + 5 * SECOND
     assert not table.records[2:]["packets"].any()
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from flowshunt.compiled import column, kernel
 from flowshunt.flows.key import KEY
-from flowshunt.flows.layout import SECOND
-from flowshunt.flows.siphash import siphash
+from flowshunt.flows.layout import SECOND, STATE
+from flowshunt.flows.siphash import flow_hash
 
 _U64 = types.uint64
 _I64 = types.int64
@@ -26,7 +26,7 @@ DATAGRAM = np.dtype(
         ("destination_1", "<u8"),
         ("label", "<u8"),  # IP identification | outer VLAN << 32 | inner VLAN << 48
         ("kind", "<u8"),  # protocol | IP version << 8
-        ("ports", "<i8"),  # source port | destination port << 16
+        ("ports", "<u8"),  # source port | destination port << 16
         ("seen", "<i8"),  # packet time at the first fragment, + 1; 0: free
     ]
 )
@@ -35,19 +35,28 @@ DATAGRAMS = column(DATAGRAM)
 WAYS = 4
 _LIFETIME = 60 * SECOND
 _VLANS = np.uint64(0xFFFFFFFF00000000)
+_LOWER = np.uint64(0xFFFFFFFF)
+_0 = np.uint64(0)
 
 
-@kernel(_I64(DATAGRAMS, from_dtype(KEY), _U64, _U64, _U64, _I64, _I64), entry=False)
-def datagram_ports(
-    datagrams: NDArray[Any], key: Any, k0: Any, k1: Any, identification: Any, now: int, ports: int
-) -> int:
-    """The ports of a fragment's datagram, or -1 where its first fragment wasn't seen; `ports` >= 0 enters them."""
+@kernel(types.void(DATAGRAMS, from_dtype(STATE), from_dtype(KEY), _U64, _I64), entry=False)
+def complete_fragment(datagrams: NDArray[Any], state: Any, key: Any, identification: Any, later: int) -> None:
+    """Give a later fragment's key the ports of its datagram, or remember those of a first fragment."""
     label = (key.ends & _VLANS) | identification
-    place = siphash(
-        k1, k0, key.source_0, key.source_1, key.destination_0, key.destination_1, label, key.kind
-    ) & np.uint64(len(datagrams) // WAYS - 1)
-    start: Any = np.int64(place) * WAYS
-    oldest = start
+    ports = key.ends & _LOWER
+    place = flow_hash(
+        state.key_1,
+        state.key_0,
+        key.source_0,
+        key.source_1,
+        key.destination_0,
+        key.destination_1,
+        label,
+        key.kind,
+    )
+    start: Any = np.int64(place) % (len(datagrams) // WAYS) * WAYS
+    chosen = start
+    known = False
     for at in range(start, start + WAYS):
         entry = datagrams[at]
         if (
@@ -59,14 +68,13 @@ def datagram_ports(
             and entry.destination_0 == key.destination_0
             and entry.destination_1 == key.destination_1
         ):
-            if ports < 0:
-                return entry.ports if now - (entry.seen - 1) <= _LIFETIME else -1
-            oldest = at
+            chosen = at
+            known = state.clock - (entry.seen - 1) <= _LIFETIME
             break
-        if entry.seen < datagrams[oldest].seen:
-            oldest = at
-    if ports >= 0:
-        entry = datagrams[oldest]
+        if entry.seen < datagrams[chosen].seen:
+            chosen = at
+    entry = datagrams[chosen]
+    if later == 0:
         entry.source_0 = key.source_0
         entry.source_1 = key.source_1
         entry.destination_0 = key.destination_0
@@ -74,5 +82,22 @@ def datagram_ports(
         entry.label = label
         entry.kind = key.kind
         entry.ports = ports
-        entry.seen = now + 1
-    return ports
+        entry.seen = state.clock + 1
+        return
+    ports = _0
+    if known:
+        ports = entry.ports
+        state.fragments_matched += 1
+    else:
+        state.fragments_unmatched += 1
+    key.ends = (key.ends & _VLANS) | ports
+    key.hash = flow_hash(
+        state.key_0,
+        state.key_1,
+        key.source_0,
+        key.source_1,
+        key.destination_0,
+        key.destination_1,
+        key.ends,
+        key.kind,
+    )

@@ -12,7 +12,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from flowshunt.compiled import BYTES, column, kernel, matrix
-from flowshunt.flows.key import addresses, flow_hash, has_ports, ip_header
+from flowshunt.flows.key import KEY, KEY_NONE, has_ports, ip_header, read_keys
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.headers import FRAGMENT, HEADER
 
@@ -27,31 +27,6 @@ _OFFSET = column(np.int64, readonly=True)
 _LENGTH = column(np.uint32, readonly=True)
 _HEADERS = column(HEADER, readonly=True)
 _HASHES = column(np.uint32)
-_0 = np.uint64(0)
-_8 = np.uint64(8)
-_16 = np.uint64(16)
-
-
-@kernel(types.void(BYTES, _OFFSET, _LENGTH, _HEADERS, _HASHES))
-def _symmetric(
-    data: NDArray[np.uint8],
-    offset: NDArray[np.int64],
-    captured: NDArray[np.uint32],
-    headers: NDArray[Any],
-    hashes: NDArray[np.uint32],
-) -> None:
-    size = len(data)
-    for at in range(len(headers)):
-        header = headers[at]
-        hashes[at] = 0
-        where = ip_header(size, offset[at], captured[at], header.l3, header.ip_version)
-        if where < 0:
-            continue
-        s0, s1, d0, d1 = addresses(data, where, header.ip_version)
-        ends = _0
-        if has_ports(header.protocol) and header.l4 != 0 and header.flags & FRAGMENT == 0:
-            ends = header.source_port | (header.destination_port << _16)
-        hashes[at] = flow_hash(_0, _0, s0, s1, d0, d1, ends, header.protocol | (header.ip_version << _8))
 
 
 @kernel(types.void(BYTES, _OFFSET, _LENGTH, _HEADERS, matrix(np.uint32, readonly=True), _HASHES))
@@ -110,9 +85,9 @@ def symmetric_hash(batch: FrameBatch, headers: NDArray[Any]) -> NDArray[np.uint3
 
     Fragments, and protocols without ports, hash by addresses and protocol. VLAN ids don't count.
     """
-    hashes = np.empty(len(batch), np.uint32)
-    _symmetric(*_columns(batch, headers), hashes)
-    return hashes
+    keys = np.empty(len(batch), KEY)
+    read_keys(*_columns(batch, headers), 0, len(batch), 0, 0, 1, keys)
+    return np.where(keys["found"] != KEY_NONE, keys["hash"], 0).astype(np.uint32)
 
 
 def toeplitz_hash(batch: FrameBatch, headers: NDArray[Any], key: bytes) -> NDArray[np.uint32]:

@@ -12,7 +12,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from flowshunt.compiled import BYTES, column, kernel
-from flowshunt.flows.siphash import siphash
+from flowshunt.flows.siphash import flow_hash
 from flowshunt.packets.headers import FRAGMENT, HEADER
 
 _U64 = types.uint64
@@ -113,14 +113,6 @@ def swap_ports(ends: Any) -> Any:
     return (ends & _UPPER) | ((ends & _PORT) << _16) | ((ends >> _16) & _PORT)
 
 
-@kernel(_U64(_U64, _U64, _U64, _U64, _U64, _U64, _U64, _U64), entry=False)
-def flow_hash(k0: Any, k1: Any, s0: Any, s1: Any, d0: Any, d1: Any, ends: Any, kind: Any) -> Any:
-    """A 32-bit hash of a key under (k0, k1), equal for both directions: the lower endpoint is put first."""
-    if s0 > d0 or (s0 == d0 and (s1 > d1 or (s1 == d1 and (ends & _PORT) > ((ends >> _16) & _PORT)))):
-        return siphash(k0, k1, d0, d1, s0, s1, swap_ports(ends), kind) & _LOWER
-    return siphash(k0, k1, s0, s1, d0, d1, ends, kind) & _LOWER
-
-
 @kernel(
     types.void(
         BYTES,
@@ -131,9 +123,9 @@ def flow_hash(k0: Any, k1: Any, s0: Any, s1: Any, d0: Any, d1: Any, ends: Any, k
         _I64,
         _U64,
         _U64,
+        _I64,
         KEYS,
-    ),
-    entry=False,
+    )
 )
 def read_keys(
     data: NDArray[np.uint8],
@@ -144,9 +136,13 @@ def read_keys(
     stop: int,
     k0: Any,
     k1: Any,
+    spread: int,
     keys: NDArray[Any],
 ) -> None:
-    """Read the keys of the frames in [start, stop) into the first rows of `keys`."""
+    """Read the keys of the frames in [start, stop) into the first rows of `keys`.
+
+    Where `spread` is not 0, they are for spreading frames over queues: without VLAN ids, fragments without ports.
+    """
     size = len(data)
     for at in range(start, stop):
         key = keys[at - start]
@@ -156,13 +152,15 @@ def read_keys(
         if where < 0:
             continue
         s0, s1, d0, d1 = addresses(data, where, header.ip_version)
-        ends = (header.vlan << _32) | (header.inner_vlan << _48)
+        ends = _0
+        if spread == 0:
+            ends = (header.vlan << _32) | (header.inner_vlan << _48)
         key.found = KEY_WHOLE
         if has_ports(header.protocol):
-            if header.l4 != 0:
-                ends |= header.source_port | (header.destination_port << _16)
             if header.flags & FRAGMENT:
                 key.found = KEY_FRAGMENT
+            if header.l4 != 0 and (spread == 0 or key.found == KEY_WHOLE):
+                ends |= header.source_port | (header.destination_port << _16)
         kind = header.protocol | (header.ip_version << _8)
         key.source_0 = s0
         key.source_1 = s1

@@ -99,8 +99,8 @@ STATE = np.dtype(
         ("stray_time", "<i8"),  # its timestamp
         ("started", "<i8"),  # packet time has begun
         ("high", "<i8"),  # rows ever used
-        ("free", "<i8"),  # rows in the free stack
-        ("ended", "<i8"),  # rows in the list of ended flows
+        ("free", "<i8"),  # rows in the stack of free ones
+        ("ended", "<i8"),  # rows in the list of ended ones
         ("active", "<i8"),  # live flows
         ("limit", "<i8"),  # live flows at which `track` evicts
         ("next_id", "<u8"),
@@ -113,11 +113,7 @@ STATE = np.dtype(
         ("overflow", "<i8"),
         ("fragments_matched", "<i8"),
         ("fragments_unmatched", "<i8"),
-        ("tcp_end", "<i8"),  # flows ended, by reason
-        ("timeout", "<i8"),
-        ("unlearned", "<i8"),
-        ("displaced", "<i8"),
-        ("shutdown", "<i8"),
+        ("ended_by", "<i8", (6,)),  # flows ended, by EndReason
     ]
 )
 """The scalars of a flow table."""

@@ -17,7 +17,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from flowshunt.compiled import column, kernel
-from flowshunt.flows.key import TCP, UDP, flow_hash
+from flowshunt.flows.key import TCP, UDP
 from flowshunt.flows.layout import (
     FLOW_WORDS,
     HANDSHAKE,
@@ -47,10 +47,7 @@ _ICMPV6 = 58
 _CLOSED = int(TcpState.CLOSED)
 _LOCAL = int(Bypass.LOCAL)
 _CAPTURE = int(Bypass.CAPTURE)
-_TCP_END = int(EndReason.TCP_END)
 _TIMEOUT = int(EndReason.TIMEOUT)
-_UNLEARNED = int(EndReason.UNLEARNED)
-_DISPLACED = int(EndReason.DISPLACED)
 _BOTH_SEEN = SEEN_0 * 3
 
 STEP = 3600 * SECOND
@@ -61,65 +58,69 @@ _32 = np.uint64(32)
 
 
 class Rows(NamedTuple):
-    """The arrays of a flow table, as kernels take them."""
+    """The arrays of a flow table, as kernels take them. All but the indices and the last three have a place a row."""
 
     records: NDArray[Any]
     life: NDArray[Any]
-    hashes: NDArray[np.uint64]
+    hashes: NDArray[np.uint32]
+    """The hash of each row's key."""
+    spare: NDArray[np.int32]
+    """From the front, the stack of free rows; from the back, the list of rows whose flows have ended."""
+    places: NDArray[np.uint64]
+    """From hashes of keys to rows."""
     ids: NDArray[np.uint64]
+    """From hashes of flow ids to rows."""
     wheel: NDArray[np.int32]
-    free: NDArray[np.int32]
-    ended: NDArray[np.int32]
+    """The first row of each bucket, + 1."""
     timeouts: NDArray[np.int64]
+    """In ns, by timer."""
     state: NDArray[Any]
 
 
-_SLOTS = column(np.int32)
-
 ROWS = types.NamedTuple(
-    [column(FLOW_WORDS), column(LIFE), INDEX, INDEX, _SLOTS, _SLOTS, _SLOTS, column(np.int64), column(STATE)], Rows
+    [
+        column(FLOW_WORDS),
+        column(LIFE),
+        column(np.uint32),
+        column(np.int32),
+        INDEX,
+        INDEX,
+        column(np.int32),
+        column(np.int64),
+        column(STATE),
+    ],
+    Rows,
 )
 
 
-@kernel(_U64(_U64), inline=True, entry=False)
-def id_hash(number: Any) -> Any:
-    """The hash of a flow id in the index of ids."""
-    return (number * ID_FACTOR) >> _32
-
-
-@kernel(types.void(ROWS, _I64), entry=False)
-def _unlink(rows: Rows, slot: int) -> None:
+@kernel(types.void(ROWS, _I64, types.boolean), entry=False)
+def schedule(rows: Rows, slot: int, live: bool) -> None:
+    """Take a flow out of the bucket that it is in; a live one then goes into the bucket of its deadline."""
     life = rows.life
     row = life[slot]
-    if row.after != 0:
-        life[row.after - 1].before = row.before
-    if row.before != 0:
-        life[row.before - 1].after = row.after
-    else:
-        rows.wheel[row.bucket - 1] = row.after
-    row.bucket = 0
-
-
-@kernel(types.void(ROWS, _I64), entry=False)
-def schedule(rows: Rows, slot: int) -> None:
-    """Put a live flow into the bucket of its deadline, out of the one that it is in."""
-    row = rows.life[slot]
     if row.bucket != 0:
-        _unlink(rows, slot)
-    next_second = rows.state[0].turn // SECOND
-    due = (row.seen + rows.timeouts[row.timer]) // SECOND + 1
-    if due < next_second:
-        due = next_second
-    elif due > next_second + (WHEEL - 2):
-        due = next_second + (WHEEL - 2)
-    bucket = due & (WHEEL - 1)
-    head = rows.wheel[bucket]
-    row.after = head
-    row.before = 0
-    row.bucket = bucket + 1
-    if head != 0:
-        rows.life[head - 1].before = slot + 1
-    rows.wheel[bucket] = slot + 1
+        if row.after != 0:
+            life[row.after - 1].before = row.before
+        if row.before != 0:
+            life[row.before - 1].after = row.after
+        else:
+            rows.wheel[row.bucket - 1] = row.after
+        row.bucket = 0
+    if live:
+        next_second = rows.state[0].turn // SECOND
+        due = (row.seen + rows.timeouts[row.timer]) // SECOND + 1
+        if due < next_second:
+            due = next_second
+        elif due > next_second + (WHEEL - 2):
+            due = next_second + (WHEEL - 2)
+        due &= WHEEL - 1
+        head = rows.wheel[due]
+        row.after = head
+        row.before = 0
+        row.bucket = due + 1
+        if head != 0:
+            life[head - 1].before = slot + 1
+        rows.wheel[due] = slot + 1
 
 
 @kernel(types.void(ROWS, _I64), entry=False)
@@ -148,14 +149,21 @@ def retime(rows: Rows, slot: int) -> None:
             timer += 1
     if timer != row.timer or row.bucket == 0:
         row.timer = timer
-        schedule(rows, slot)
+        schedule(rows, slot, True)
+
+
+@kernel(_U64(_U64), inline=True, entry=False)
+def id_hash(number: Any) -> Any:
+    """The hash of a flow id in the index of ids."""
+    return (number * ID_FACTOR) >> _32
 
 
 @kernel(types.void(ROWS, _I64, _U64, _U64), entry=False)
 def start_flow(rows: Rows, slot: int, key: Any, number: Any) -> None:
     """Bring a row whose key and state are set into the table. `key`: its hash, `number`: its id."""
     rows.records[slot].id = number
-    index_put(rows.hashes, key, slot)
+    rows.hashes[slot] = key
+    index_put(rows.places, key, slot)
     state = rows.state[0]
     if state.by_id:
         index_put(rows.ids, id_hash(number), slot)
@@ -170,95 +178,45 @@ def end_flow(rows: Rows, slot: int, reason: int) -> None:
     """End a live flow: out of the indices and the wheel, into the list of ended flows."""
     record = rows.records[slot]
     state = rows.state[0]
-    key = flow_hash(
-        state.key_0,
-        state.key_1,
-        record.source_0,
-        record.source_1,
-        record.destination_0,
-        record.destination_1,
-        record.ports | (record.vlans << _32),
-        record.kind,
-    )
-    index_drop(rows.hashes, key, slot)
+    index_drop(rows.places, np.uint64(rows.hashes[slot]), slot)
     if state.by_id:
         index_drop(rows.ids, id_hash(record.id), slot)
-    _unlink(rows, slot)
+    schedule(rows, slot, False)
     record.end_reason = reason
-    rows.ended[state.ended] = slot
     state.ended += 1
+    rows.spare[len(rows.spare) - state.ended] = slot
     state.active -= 1
-    if reason == _TCP_END:
-        state.tcp_end += 1
-    elif reason == _TIMEOUT:
-        state.timeout += 1
-    elif reason == _UNLEARNED:
-        state.unlearned += 1
-    elif reason == _DISPLACED:
-        state.displaced += 1
-    else:
-        state.shutdown += 1
+    state.ended_by[reason] += 1
 
 
-@kernel(types.void(ROWS), entry=False)
-def _turn(rows: Rows) -> None:
-    """Turn the wheel up to the second that packet time is in."""
-    state = rows.state[0]
-    first = state.turn // SECOND
-    second = state.clock // SECOND
-    state.turn = (second + 1) * SECOND
-    if first <= second - WHEEL:
-        first = second - WHEEL + 1
-    for passed in range(first, second + 1):
-        at = rows.wheel[passed & (WHEEL - 1)]
-        while at != 0:
-            slot = np.int64(at) - 1
-            row = rows.life[slot]
-            at = row.after
-            if (row.seen + rows.timeouts[row.timer]) // SECOND < second:
-                end_flow(rows, slot, _TIMEOUT)
-            else:
-                schedule(rows, slot)
-
-
-@kernel(types.void(ROWS, _I64), entry=False)
-def _begin(rows: Rows, timestamp: int) -> None:
-    """Start packet time. Flows that were inserted before count from now on."""
-    state = rows.state[0]
-    state.started = 1
-    state.clock = timestamp
-    state.turn = (timestamp // SECOND + 1) * SECOND
-    for slot in range(state.high):
-        if rows.life[slot].bucket != 0:
-            rows.life[slot].seen = timestamp
-            schedule(rows, slot)
-
-
-@kernel(_I64(ROWS, _I64))
+@kernel(_I64(ROWS, _I64), entry=False)
 def observe(rows: Rows, timestamp: int) -> int:
     """Take a timestamp into packet time and end what it makes idle. Returns the frame's own time, at least the clock's.
 
     Where `stray` is set after it, the caller notes the frame's row in `stray_slot`.
     """
     state = rows.state[0]
+    life = rows.life
     if timestamp < 0:
         timestamp = 0
     elif timestamp > _LATEST:
         timestamp = _LATEST
-    if state.started == 0:
-        _begin(rows, timestamp)
-        return timestamp
     clock = state.clock
     own = timestamp + state.shift
     if own > _LATEST:  # noqa: PLR1730
         own = _LATEST
     stray = 0
-    if own > clock + STEP:
+    if state.started == 0:
+        state.started = 1
+        clock = timestamp
+        for slot in range(state.high):  # flows that were inserted before count from now on
+            life[slot].seen = timestamp
+    elif own > clock + STEP:
         if state.stray == 1:
             before = state.stray_time + state.shift
             clock = before if before < own else own
             if state.stray_slot != 0:
-                rows.life[state.stray_slot - 1].seen = clock
+                life[state.stray_slot - 1].seen = clock
         else:
             stray = 1
     elif own < clock - STEP:
@@ -274,5 +232,19 @@ def observe(rows: Rows, timestamp: int) -> int:
     state.stray_slot = 0
     state.stray_time = timestamp
     if clock >= state.turn:
-        _turn(rows)
+        first = state.turn // SECOND
+        second = clock // SECOND
+        state.turn = (second + 1) * SECOND
+        if first <= second - WHEEL:
+            first = second - WHEEL + 1
+        for passed in range(first, second + 1):
+            at = rows.wheel[passed & (WHEEL - 1)]
+            while at != 0:
+                slot = at - 1
+                row = life[slot]
+                at = row.after
+                if (row.seen + rows.timeouts[row.timer]) // SECOND < second:
+                    end_flow(rows, slot, _TIMEOUT)
+                else:
+                    schedule(rows, slot, True)
     return own if own > clock else clock

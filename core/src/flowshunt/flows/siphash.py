@@ -19,6 +19,10 @@ _INIT_1 = np.uint64(0x646F72616E646F6D)
 _INIT_2 = np.uint64(0x6C7967656E657261)
 _INIT_3 = np.uint64(0x7465646279746573)
 _FINAL = np.uint64(0xFF)
+_PORT = np.uint64(0xFFFF)
+_LOWER = np.uint64(0xFFFFFFFF)
+_4 = np.uint64(4)
+_8 = np.uint64(8)
 _13 = np.uint64(13)
 _16 = np.uint64(16)
 _17 = np.uint64(17)
@@ -46,30 +50,35 @@ def _round(v0: Any, v1: Any, v2: Any, v3: Any) -> tuple[Any, Any, Any, Any]:
 
 
 @kernel(_U64(_U64, _U64, _U64, _U64, _U64, _U64, _U64, _U64), entry=False)
-def siphash(k0: Any, k1: Any, a0: Any, a1: Any, b0: Any, b1: Any, ends: Any, kind: Any) -> Any:
-    """The hash of two addresses (16 bytes each, as two words) and two more words, under the key (k0, k1).
+def flow_hash(k0: Any, k1: Any, s0: Any, s1: Any, d0: Any, d1: Any, ends: Any, kind: Any) -> Any:
+    """A 32-bit hash of a key under (k0, k1), equal for both directions: the lower endpoint is put first.
 
-    Where a1 and b1 are 0 and a0 and b0 have 32 bits (IPv4), both addresses are hashed as one word. `kind` is the last
-    word; it holds the IP version, which tells the two forms apart, in its lower 56 bits.
+    The parts of a key are those of `flowshunt.flows.key`. The words hashed are the two addresses (of IPv4 one word for
+    both), `ends` and, where SipHash has the length, `kind`, whose IP version tells the two forms apart.
     """
+    ports = ends & _LOWER
+    swapped = (ports >> _16) | ((ports << _16) & _LOWER)
+    if s0 > d0 or (s0 == d0 and (s1 > d1 or (s1 == d1 and (ports & _PORT) > (ports >> _16)))):
+        s0, s1, d0, d1 = d0, d1, s0, s1
+        ends ^= ports ^ swapped
     v0 = k0 ^ _INIT_0
     v1 = k1 ^ _INIT_1
     v2 = k0 ^ _INIT_2
     v3 = k1 ^ _INIT_3
-    word = a0 | (b0 << _32)
-    if a1 | b1 | ((a0 | b0) >> _32):
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ a0)
-        v0, v1, v2, v3 = _round(v0 ^ a0, v1, v2, v3 ^ a1)
-        v0, v1, v2, v3 = _round(v0 ^ a1, v1, v2, v3 ^ b0)
-        v0 ^= b0
-        word = b1
+    word = s0 | (d0 << _32)
+    if kind >> _8 != _4:
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ s0)
+        v0, v1, v2, v3 = _round(v0 ^ s0, v1, v2, v3 ^ s1)
+        v0, v1, v2, v3 = _round(v0 ^ s1, v1, v2, v3 ^ d0)
+        v0 ^= d0
+        word = d1
     v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
     v0, v1, v2, v3 = _round(v0 ^ word, v1, v2, v3 ^ ends)
     v0, v1, v2, v3 = _round(v0 ^ ends, v1, v2, v3 ^ kind)
     v0, v1, v2, v3 = _round(v0 ^ kind, v1, v2 ^ _FINAL, v3)
     v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    return v0 ^ v1 ^ v2 ^ v3
+    return (v0 ^ v1 ^ v2 ^ v3) & _LOWER
 
 
 def hash_key(seed: int) -> tuple[int, int]:

@@ -28,10 +28,22 @@ from numpy.typing import NDArray
 from flowshunt.errors import InputError
 from flowshunt.flows import layout
 from flowshunt.flows.counters import FlowCounters
-from flowshunt.flows.edits import FULL, INSERTED, PRESENT, UNUSABLE, find_flows, insert_flows, settle_slots
+from flowshunt.flows.edits import (
+    END,
+    FIND,
+    FIND_ID,
+    FULL,
+    INSERT,
+    INSERTED,
+    OBSERVE,
+    PRESENT,
+    RETIME,
+    UNUSABLE,
+    edit_rows,
+)
 from flowshunt.flows.fragment_table import DATAGRAM
 from flowshunt.flows.key import KEY
-from flowshunt.flows.life_cycle import ID_FACTOR, Rows, observe
+from flowshunt.flows.life_cycle import ID_FACTOR, Rows
 from flowshunt.flows.record import FLOW, Bypass, EndReason, FlowTimeouts
 from flowshunt.flows.siphash import hash_key
 from flowshunt.flows.slot_index import SMALLEST, index_copy
@@ -45,6 +57,9 @@ _DATAGRAMS = 1 << 14
 """Fragmented datagrams that a table remembers the ports of."""
 
 _MOST_ROWS = 1 << 30
+
+_NO_FLOWS = np.empty(0, layout.FLOW_WORDS)
+_NO_STATUS = np.empty(0, np.uint8)
 
 
 @attrs.frozen(eq=False)
@@ -106,19 +121,18 @@ class FlowTable:
         self._rows = Rows(
             records=self.records.view(layout.FLOW_WORDS),
             life=layout.reserve(layout.LIFE, capacity),
-            hashes=np.zeros(SMALLEST, np.uint64),
+            hashes=layout.reserve(np.uint32, capacity),
+            spare=layout.reserve(np.int32, capacity),
+            places=np.zeros(SMALLEST, np.uint64),
             ids=np.zeros(1, np.uint64),
             wheel=np.zeros(layout.WHEEL, np.int32),
-            free=layout.reserve(np.int32, capacity),
-            ended=layout.reserve(np.int32, capacity),
             timeouts=np.array([int(min(max(s, 0.0) * layout.SECOND, longest)) for s in seconds], np.int64),
             state=self._states,
         )
         self._keys = np.zeros(BLOCK, KEY)
         self._datagrams = layout.reserve(DATAGRAM, _DATAGRAMS)
         self._stash: list[Ended] = []
-        self._drained: list[NDArray[np.int32]] = []
-        self._rested: list[NDArray[np.int32]] = []
+        self._resting: list[NDArray[np.int32]] = []
 
     @property
     def capacity(self) -> int:
@@ -142,7 +156,7 @@ class FlowTable:
         return FlowCounters(
             active=int(state["active"]),
             created=int(state["created"]),
-            ended={r: int(state[r.name.lower()]) for r in EndReason if r is not EndReason.NONE},
+            ended={r: int(state["ended_by"][r]) for r in EndReason if r is not EndReason.NONE},
             overflow=int(state["overflow"]),
             fragments_matched=int(state["fragments_matched"]),
             fragments_unmatched=int(state["fragments_unmatched"]),
@@ -155,8 +169,8 @@ class FlowTable:
         tuple of a TCP flow that was reset, has closed, or was picked up in the middle. Frames of bypassed flows also
         count as bypassed. Frames without a readable IP header get slot -1.
 
-        A row of a flow that ended is used again no sooner than in the second call after `drain` gave it out: the flows
-        drained before a call have no row in common with the frames of that call.
+        A row of a flow that ended is used again no sooner than after the next call of `drain` but one: frames that are
+        tracked between two calls of `drain` have no row in common with the flows that the first of them gave out.
         """
         return self._run(batch, headers, CREATE)
 
@@ -172,7 +186,6 @@ class FlowTable:
         count = len(batch)
         if headers.dtype != HEADER or headers.shape != (count,):
             raise ValueError(f"{count} frames need HEADER[{count}], not {headers.dtype}{list(headers.shape)}")
-        self._clear_rested()
         self._state["batch"] = (self._state["batch"] + 1) & 0x7FFFFFFF
         slot = np.empty(count, np.int32)
         direction = np.empty(count, np.uint8)
@@ -200,10 +213,10 @@ class FlowTable:
         status = np.empty(count, np.uint8)
         done = 0
         while True:
-            done = insert_flows(self._rows, given, action, done, slots, status)
+            done = edit_rows(self._rows, INSERT, action, done, given, slots, status)
             if done == count:
                 return slots, status
-            if 2 * (self.active + 1) > len(self._rows.hashes):
+            if 2 * (self.active + 1) > len(self._rows.places):
                 self._grow_index()
             elif not self._clear_ended():
                 status[done] = FULL
@@ -212,21 +225,21 @@ class FlowTable:
     def find(self, flows: NDArray[Any]) -> NDArray[np.int32]:
         """The slots of flows by their key (FLOW[k], either way round), -1 where they are not in the table."""
         slots = np.empty(len(flows), np.int32)
-        find_flows(self._rows, np.ascontiguousarray(flows, FLOW).view(layout.FLOW_WORDS), 0, slots)
+        edit_rows(self._rows, FIND, 0, 0, np.ascontiguousarray(flows, FLOW).view(layout.FLOW_WORDS), slots, _NO_STATUS)
         return slots
 
     def find_ids(self, ids: NDArray[np.uint64]) -> NDArray[np.int32]:
         """The slots of flows by their id, -1 where they are not in the table. The first call builds an index."""
         if not self._state["by_id"]:
             self._state["by_id"] = 1
-            self._rows = self._rows._replace(ids=np.zeros(len(self._rows.hashes), np.uint64))
+            self._rows = self._rows._replace(ids=np.zeros(len(self._rows.places), np.uint64))
             live = np.flatnonzero(self._rows.life["bucket"][: int(self._state["high"])])
             entries = (self.records["id"][live] * ID_FACTOR) & np.uint64(0xFFFFFFFF00000000)
             index_copy(entries | (live + 1).astype(np.uint64), self._rows.ids)
         wanted = np.zeros(len(ids), FLOW)
         wanted["id"] = ids
         slots = np.empty(len(ids), np.int32)
-        find_flows(self._rows, wanted.view(layout.FLOW_WORDS), 1, slots)
+        edit_rows(self._rows, FIND_ID, 0, 0, wanted.view(layout.FLOW_WORDS), slots, _NO_STATUS)
         return slots
 
     def _live(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -241,7 +254,7 @@ class FlowTable:
         """End the flows in `slots`; rows without a live flow are passed over. Returns how many ended."""
         slots = np.asarray(slots, np.int32)
         live = slots[self._live(slots)]
-        settle_slots(self._rows, live, int(reason))
+        edit_rows(self._rows, END, int(reason), 0, _NO_FLOWS, live, _NO_STATUS)
         return len(live)
 
     def bypass(self, slots: NDArray[np.int32], action: int, kind: Bypass) -> None:
@@ -254,7 +267,7 @@ class FlowTable:
         live = slots[self._live(slots)]
         self.records["action"][live] = action
         self.records["bypass"][live] = int(kind)
-        settle_slots(self._rows, live, int(EndReason.NONE))
+        edit_rows(self._rows, RETIME, 0, 0, _NO_FLOWS, live, _NO_STATUS)
 
     def account(
         self,
@@ -283,18 +296,18 @@ class FlowTable:
 
     def expire(self, now: int) -> None:
         """Take a time in ns (of frames that went elsewhere) into packet time, as a frame's, and end idle flows."""
-        observe(self._rows, now)
+        edit_rows(self._rows, OBSERVE, now, 0, _NO_FLOWS, np.empty(0, np.int32), _NO_STATUS)
 
     def close(self) -> None:
         """End every flow (SHUTDOWN), in the order of their rows."""
         live = np.flatnonzero(self._rows.life["bucket"][: int(self._state["high"])])
-        settle_slots(self._rows, live.astype(np.int32), int(EndReason.SHUTDOWN))
+        edit_rows(self._rows, END, int(EndReason.SHUTDOWN), 0, _NO_FLOWS, live.astype(np.int32), _NO_STATUS)
 
     def drain(self) -> Ended:
-        """The flows that have ended since the last call, in the order they did."""
+        """The flows that have ended since the last call, in the order they did; those of the last call are cleared."""
+        self._free(self._resting)
         ended = self._take_ended()
-        if len(ended):
-            self._drained.append(ended.slots)
+        self._resting = [ended.slots]
         if not self._stash:
             return ended
         parts = [*self._stash, ended]
@@ -302,41 +315,32 @@ class FlowTable:
         return Ended(np.concatenate([p.records for p in parts]), np.concatenate([p.slots for p in parts]))
 
     def _take_ended(self) -> Ended:
-        slots = self._rows.ended[: int(self._state["ended"])].copy()
+        slots = self._rows.spare[self.capacity - int(self._state["ended"]) :][::-1].copy()
         self._state["ended"] = 0
         return Ended(self.records[slots], slots)
-
-    def _clear_rested(self) -> None:
-        """Free the rows that have rested for one call since they were drained; those drained since rest in this one."""
-        if self._rested:
-            self._free(self._rested)
-        self._rested = self._drained
-        self._drained = []
 
     def _clear_ended(self) -> bool:
         """Free the rows of all flows that have ended; their records wait for `drain`. False: there was none."""
         ended = self._take_ended()
-        if len(ended):
-            self._stash.append(ended)
-        lists = [*self._rested, *self._drained, *([ended.slots] if len(ended) else [])]
-        self._rested = []
-        self._drained = []
+        self._stash.append(ended)
+        lists = [*self._resting, ended.slots]
+        self._resting = []
         self._free(lists)
-        return bool(lists)
+        return any(map(len, lists))
 
     def _free(self, lists: list[NDArray[np.int32]]) -> None:
         for slots in lists:
             self.records[slots] = np.zeros((), FLOW)
             self._rows.life[slots] = np.zeros((), layout.LIFE)
             free = int(self._state["free"])
-            self._rows.free[free : free + len(slots)] = slots
+            self._rows.spare[free : free + len(slots)] = slots
             self._state["free"] = free + len(slots)
 
     def _grow_index(self) -> None:
-        size = 2 * len(self._rows.hashes)
-        hashes = np.zeros(size, np.uint64)
-        index_copy(self._rows.hashes, hashes)
-        self._rows = self._rows._replace(hashes=hashes)
+        size = 2 * len(self._rows.places)
+        index = np.zeros(size, np.uint64)
+        index_copy(self._rows.places, index)
+        self._rows = self._rows._replace(places=index)
         if self._state["by_id"]:
             ids = np.zeros(size, np.uint64)
             index_copy(self._rows.ids, ids)

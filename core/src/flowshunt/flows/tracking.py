@@ -3,13 +3,13 @@
 from typing import Any
 
 import numpy as np
-from numba import types
+from numba import from_dtype, types
 from numpy.typing import NDArray
 
 from flowshunt.compiled import BYTES, column, kernel
 from flowshunt.engine import ESTABLISHED, NEW
-from flowshunt.flows.fragment_table import DATAGRAMS, datagram_ports
-from flowshunt.flows.key import KEY_FRAGMENT, KEY_NONE, KEYS, TCP, flow_hash, read_keys, swap_ports
+from flowshunt.flows.fragment_table import DATAGRAMS, complete_fragment
+from flowshunt.flows.key import KEY, KEY_FRAGMENT, KEY_NONE, KEYS, TCP, read_keys, swap_ports
 from flowshunt.flows.layout import HANDSHAKE, SEEN_0
 from flowshunt.flows.life_cycle import ROWS, STEP, Rows, end_flow, observe, retime, start_flow
 from flowshunt.flows.prefetch import prefetch
@@ -50,7 +50,6 @@ _0 = np.uint64(0)
 _1 = np.uint64(1)
 _32 = np.uint64(32)
 _LOWER = np.uint64(0xFFFFFFFF)
-_VLANS = np.uint64(0xFFFFFFFF00000000)
 
 
 @kernel(_I64(_RECORDS, INDEX, _U64, _U64, _U64, _U64, _U64, _U64, _U64), entry=False)
@@ -96,6 +95,19 @@ def lookup(
         place = (place + _1) & mask
 
 
+@kernel(_I64(ROWS), inline=True, entry=False)
+def take_row(rows: Rows) -> int:
+    """A row for a new flow, all zero, or -1 where there is none left."""
+    state = rows.state[0]
+    if state.free > 0:
+        state.free -= 1
+        return rows.spare[state.free]
+    if state.high < len(rows.life):
+        state.high += 1
+        return state.high - 1
+    return -1
+
+
 @kernel(types.void(ROWS), entry=False)
 def _evict(rows: Rows) -> None:
     """End the flow that can best be spared among a sample of rows, none of this batch; nothing where there is none.
@@ -112,7 +124,7 @@ def _evict(rows: Rows) -> None:
         slot = state.hand
         state.hand += 1
         row = rows.life[slot]
-        if row.bucket == 0 or row.batch == state.batch:  # the new flow's own row has no bucket yet
+        if row.bucket == 0 or row.batch == state.batch:
             continue
         record = rows.records[slot]
         rank = 1
@@ -128,53 +140,34 @@ def _evict(rows: Rows) -> None:
         end_flow(rows, best, _DISPLACED)
 
 
-@kernel(_I64(ROWS), entry=False)
-def take_row(rows: Rows) -> int:
-    """A row for a new flow, all zero, or -1 where there is none left."""
-    state = rows.state[0]
-    if state.free > 0:
-        state.free -= 1
-        return rows.free[state.free]
-    if state.high < len(rows.life):
-        state.high += 1
-        return state.high - 1
-    return -1
-
-
-@kernel(_I64(ROWS, KEYS, _I64, _I64, types.int64, types.uint16), entry=False)
-def _start(rows: Rows, keys: NDArray[Any], at: int, tcp_flags: int, timestamp: int, port: int) -> int:
+@kernel(_I64(ROWS, from_dtype(KEY), _I64, _I64, types.uint16), entry=False)
+def _start(rows: Rows, key: Any, tcp_flags: int, timestamp: int, port: int) -> int:
     """Start the flow of a frame; returns as `lookup` does, -1 where there is no row left."""
     state = rows.state[0]
     slot = take_row(rows)
     if slot < 0:
         state.overflow += 1
         return -1
-    if state.active >= state.limit:
-        _evict(rows)
-        if state.active >= state.limit:  # an earlier search found none
+    for _ in range(2):  # the second time only where an earlier search found none
+        if state.active >= state.limit:
             _evict(rows)
-    key = keys[at]
     record = rows.records[slot]
     direction = 0
     ends = key.ends
+    s0, s1, d0, d1 = key.source_0, key.source_1, key.destination_0, key.destination_1
     if tcp_flags >= 0 and tcp_flags & SYN:
         record.tcp_state = _SYN_SENT
         if tcp_flags & ACK:
             record.tcp_state = _SYN_RECEIVED
-            direction = 1
-            if key.source_0 == key.destination_0 and key.source_1 == key.destination_1 and swap_ports(ends) == ends:
-                direction = 0  # a packet to its own sender: both directions look alike
-    if direction == 1:
-        record.source_0 = key.destination_0
-        record.source_1 = key.destination_1
-        record.destination_0 = key.source_0
-        record.destination_1 = key.source_1
-        ends = swap_ports(ends)
-    else:
-        record.source_0 = key.source_0
-        record.source_1 = key.source_1
-        record.destination_0 = key.destination_0
-        record.destination_1 = key.destination_1
+            back = swap_ports(ends)
+            if s0 != d0 or s1 != d1 or ends != back:  # both directions of a packet to its own sender are 0
+                direction = 1
+                ends = back
+                s0, s1, d0, d1 = d0, d1, s0, s1
+    record.source_0 = s0
+    record.source_1 = s1
+    record.destination_0 = d0
+    record.destination_1 = d1
     record.ports = ends & _LOWER
     record.vlans = ends >> _32
     record.kind = key.kind
@@ -183,36 +176,6 @@ def _start(rows: Rows, keys: NDArray[Any], at: int, tcp_flags: int, timestamp: i
     start_flow(rows, slot, key.hash, state.next_id)
     state.next_id += _1
     return 2 * slot + direction
-
-
-@kernel(types.void(ROWS, DATAGRAMS, KEYS, _I64, _U64, _I64), entry=False)
-def _complete(
-    rows: Rows, datagrams: NDArray[Any], keys: NDArray[Any], at: int, identification: Any, later: int
-) -> None:
-    """Give a fragment the ports of its datagram, or remember them from its first fragment."""
-    state = rows.state[0]
-    key = keys[at]
-    if not later:
-        entered = np.int64(key.ends & _LOWER)
-        datagram_ports(datagrams, key, state.key_0, state.key_1, identification, state.clock, entered)
-        return
-    ports: Any = datagram_ports(datagrams, key, state.key_0, state.key_1, identification, state.clock, -1)
-    if ports < 0:
-        state.fragments_unmatched += 1
-        ports = 0
-    else:
-        state.fragments_matched += 1
-    key.ends = (key.ends & _VLANS) | np.uint64(ports)
-    key.hash = flow_hash(
-        state.key_0,
-        state.key_1,
-        key.source_0,
-        key.source_1,
-        key.destination_0,
-        key.destination_1,
-        key.ends,
-        key.kind,
-    )
 
 
 @kernel(
@@ -255,7 +218,7 @@ def track_frames(
     state = rows.state[0]
     records = rows.records
     life = rows.life
-    index = rows.hashes
+    index = rows.places
     mask = np.uint64(len(index) - 1)
     batch = state.batch
     count = len(headers)
@@ -266,7 +229,7 @@ def track_frames(
         if at == stop:
             base = at
             stop = at + BLOCK if at + BLOCK < count else count
-            read_keys(data, offset, captured, headers, base, stop, state.key_0, state.key_1, keys)
+            read_keys(data, offset, captured, headers, base, stop, state.key_0, state.key_1, 0, keys)
             for i in range(_INDEX_AHEAD if stop - base > _INDEX_AHEAD else stop - base):
                 prefetch(index, keys[i].hash & mask, 0)
         ahead = at + _INDEX_AHEAD
@@ -299,7 +262,7 @@ def track_frames(
             continue
         header = headers[at]
         if key.found == KEY_FRAGMENT:
-            _complete(rows, datagrams, keys, at - base, header.fragment_id, header.flags & LATER_FRAGMENT)
+            complete_fragment(datagrams, state, key, header.fragment_id, header.flags & LATER_FRAGMENT)
         tcp_flags = -1
         if header.protocol == TCP and header.l4 != 0:
             tcp_flags = header.tcp_flags
@@ -327,7 +290,7 @@ def track_frames(
         if found < 0:
             if mode & CREATE == 0:
                 continue
-            found = _start(rows, keys, at - base, tcp_flags, timestamp[at], port[at])
+            found = _start(rows, key, tcp_flags, timestamp[at], port[at])
             if found < 0:
                 continue
             event = NEW
