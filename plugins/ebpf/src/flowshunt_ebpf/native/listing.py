@@ -1,68 +1,51 @@
-"""Bytecode and machine code side by side, with source lines."""
+"""Machine code beside the instructions that it comes from, as capstone reads it."""
 
-from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
-import attrs
-
-from flowshunt.errors import CapabilityError
+from flowshunt_ebpf.contexts.layout import BY_TYPE, MEMORY
+from flowshunt_ebpf.maps.create import create_all
 from flowshunt_ebpf.native import assembler
-from flowshunt_ebpf.native.image import Image
+from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.jit import compile_image
+from flowshunt_ebpf.program import Program
+
+Line = tuple[int, str, str]
+"""Offset in the code, bytes in hexadecimal, text."""
 
 
-@attrs.frozen
-class NativeInstruction:
-    """One machine instruction: where it lies from the code's start, its bytes, its text."""
+def machine_code(program: Program, architecture: str) -> list[list[Line]]:
+    """For each instruction the machine code that the JIT makes of it, without run-time checks and budget.
 
-    offset: int
-    code: bytes
-    text: str
+    A function's prologue comes with its first instruction. The code is made to be looked at: a helper that is not
+    called through its map stands at an address that tells its number, number * 0x10000.
 
-
-@attrs.frozen
-class ListedInstruction:
-    """One eBPF instruction by its index, and the machine instructions that carry it out."""
-
-    index: int
-    native: tuple[NativeInstruction, ...]
-
-
-def disassemble_native(architecture: str, code: bytes, address: int = 0) -> Iterator[NativeInstruction]:
-    """Machine instructions by capstone. Bytes that are none end the list."""
-    try:
-        import capstone
-    except ImportError as error:
-        raise CapabilityError(f"disassembling native code needs the package capstone ({error}); install it") from None
-    if architecture == assembler.X86_64:
-        engine: Any = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-    else:
-        engine = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_LITTLE_ENDIAN)
-    for found in engine.disasm(code, address):
-        yield NativeInstruction(found.address, bytes(found.bytes), f"{found.mnemonic} {found.op_str}".strip())
-
-
-def native_listing(
-    image: Image, architecture: str, *, checked: bool = False, features: frozenset[str] = frozenset()
-) -> list[ListedInstruction]:
-    """What the stock JIT makes of each instruction of a program, for reading; helpers are called at address 0.
-
-    `checked`: with the run-time checks of a program that has no verdict.
+    Raises InputError where the program can't run here, CapabilityError where there is no assembler.
     """
+    context = BY_TYPE.get(program.type, MEMORY)
+    image = prepare(program, create_all(program.maps), context=context)
     code = compile_image(
         image,
         architecture,
-        checked=checked,
-        budget=checked,
-        features=features,
-        helper_address=lambda number: 0,
+        checked=False,
+        budget=False,
+        helper_address=lambda number: number * 0x10000,
         native=False,
     )
-    starts = list(code.offsets)
-    for first, offset in zip(image.functions, code.functions, strict=True):
-        starts[first] = offset  # what a function begins with goes with its first instruction
-    listed = []
-    for index, (start, end) in enumerate(zip(starts, [*starts[1:], code.shared], strict=True)):
-        native = tuple(disassemble_native(architecture, code.code[start:end], start))
-        listed.append(ListedInstruction(index, native))
-    return listed
+    reader = _reader(architecture)
+    rows: list[list[Line]] = []
+    function_ends = [*code.functions[1:], code.shared]
+    for start, end, entry, last in zip(image.functions, image.ends, code.functions, function_ends, strict=True):
+        places = [entry, *code.offsets[start + 1 : end], last]
+        for first, following in pairwise(places):
+            found = reader.disasm(code.code[first:following], first)
+            rows.append([(i.address, i.bytes.hex(), f"{i.mnemonic} {i.op_str}".strip()) for i in found])
+    return rows
+
+
+def _reader(architecture: str) -> Any:
+    import capstone
+
+    if architecture == assembler.X86_64:
+        return capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    return capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
