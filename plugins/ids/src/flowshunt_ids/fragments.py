@@ -5,12 +5,15 @@ Fragments are rare, so this is Python. Of overlapping fragments the bytes receiv
 
 import bisect
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from flowshunt.packets.batch import LINK_RAW, FrameBatch
+from flowshunt.packets.copying import copy_frames
 from flowshunt.packets.headers import MORE_FRAGMENTS
 
 TIMEOUT = 60 * 1_000_000_000
@@ -174,15 +177,25 @@ def _packet(datagram: _Datagram) -> bytes:
     return bytes(header) + payload
 
 
-def packet_batch(packet: bytes, timestamp: int, port: int) -> FrameBatch:
-    """One IP packet as a batch."""
-    length = np.array([len(packet)], np.uint32)
-    return FrameBatch(
-        np.frombuffer(packet, np.uint8),
-        np.zeros(1, np.int64),
-        length,
-        length,
-        np.array([timestamp], np.int64),
-        np.array([port], np.uint16),
-        np.array([LINK_RAW], np.uint16),
-    )
+def spliced(
+    frames: FrameBatch, origin: NDArray[np.int64], added: NDArray[np.bool_], packets: Sequence[bytes]
+) -> tuple[FrameBatch, FrameBatch]:
+    """Frames with IP packets among them, in one buffer: the whole batch, and the packets as a batch over it too.
+
+    origin: int64[k], the row of `frames` that each row of the result is, or (where `added`, bool[k]) that a packet
+    takes its time and port from.
+    """
+    whole = frames.select(origin)
+    captured = whole.captured.copy()
+    captured[added] = [len(packet) for packet in packets]
+    end = np.cumsum(captured, dtype=np.int64)
+    place = end - captured
+    data = np.empty(int(end[-1]), np.uint8)
+    kept = ~added
+    copy_frames(frames.data, whole.offset[kept], captured[kept], data, place[kept])
+    for start, packet in zip(place[added].tolist(), packets, strict=True):
+        data[start : start + len(packet)] = np.frombuffer(packet, np.uint8)
+    wire, link = whole.wire.copy(), whole.link.copy()
+    wire[added], link[added] = captured[added], LINK_RAW
+    result = attrs.evolve(whole, data=data, offset=place, captured=captured, wire=wire, link=link)
+    return result, result.select(added)
