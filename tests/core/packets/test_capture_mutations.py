@@ -1,6 +1,10 @@
 """Captures that were damaged at random: what was before the damage is read as it was, and nothing else is raised."""
 
 import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -90,3 +94,35 @@ def test_changed_compressed_captures_raise_nothing_else(tmp_path, compress, chan
         content[at % len(content)] ^= flip
     found, problems = read_changed(tmp_path, bytes(content))
     assert found == CONTENT or problems or not found
+
+
+BOUNDS_CHECKED = """
+import random, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import numba
+assert numba.config.BOUNDSCHECK
+from test_capture_mutations import FORMATS, read_changed
+source = random.Random(1)
+for whole in FORMATS.values():
+    for size in range(len(whole)):
+        read_changed(Path(sys.argv[2]), whole[:size])
+    for _ in range(300):
+        changed = bytearray(whole)
+        for _ in range(source.randrange(1, 5)):
+            changed[source.randrange(len(changed))] = source.choice((0, 1, 12, 0x7F, 0x80, 0xFF, source.randrange(256)))
+        read_changed(Path(sys.argv[2]), bytes(changed))
+print("done")
+"""
+
+
+def test_no_kernel_reads_outside_its_arrays(tmp_path):
+    """The same with Numba's own bounds checks, in a process of its own, for they are chosen at compile time."""
+    done = subprocess.run(
+        [sys.executable, "-c", BOUNDS_CHECKED, str(Path(__file__).parent), str(tmp_path)],
+        env={**os.environ, "NUMBA_BOUNDSCHECK": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr

@@ -2,7 +2,7 @@ import heapq
 import itertools
 
 import pytest
-from capture_bytes import SECOND, Frame, frames, frames_of, pcap, pcapng, read
+from capture_bytes import SECOND, Frame, enhanced, frames, frames_of, interface, pcap, pcapng, read, section
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -68,8 +68,13 @@ def test_captures_without_frames_do_not_disturb(write):
 
 
 def test_the_interface_stays_as_in_each_capture(write):
-    found, _ = read(write(frames(5, start=START), pcapng), write(frames(5, start=START + 1)))
-    assert {frame.port for frame in found} == {0}
+    def second_port(content):
+        head = section() + interface(resolution=9) + interface(resolution=9, link=101)
+        return head + b"".join(enhanced(frame.data, frame.time, interface=1) for frame in content)
+
+    a, b = frames(5, start=START, gap=100), frames(5, start=START + 50, gap=100)
+    found, _ = read(write(a, second_port), write(b))
+    assert [(frame.port, frame.link) for frame in found] == [(1, 101), (0, 1)] * 5
 
 
 def test_a_damaged_capture_does_not_end_the_others(write):

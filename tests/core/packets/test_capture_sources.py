@@ -69,6 +69,14 @@ def test_empty_standard_input_is_damage():
     assert standard_input(b"") == "0 None [0]"
 
 
+def test_a_terminal_is_not_waited_for():
+    ours, theirs = os.openpty()
+    out = subprocess.run([sys.executable, "-c", READ_STANDARD_INPUT], stdin=theirs, capture_output=True, check=False)
+    os.close(ours)
+    os.close(theirs)
+    assert b"standard input is a terminal" in out.stderr
+
+
 def test_standard_input_once():
     with pytest.raises(InputError, match="twice"):
         open_captures(["-", "-"])

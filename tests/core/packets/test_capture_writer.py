@@ -57,6 +57,15 @@ def test_chosen_rows_of_a_batch_are_written(tmp_path):
     assert read(tmp_path / "out")[0] == [frames(20)[row].full for row in (7, 3, 11)]
 
 
+def test_frames_outside_the_buffer_are_refused(tmp_path):
+    (tmp_path / "in").write_bytes(pcap(frames(2)))
+    with open_captures([tmp_path / "in"]) as source, CaptureWriter(tmp_path / "out") as writer:
+        batch = next(iter(source))
+        batch.offset[1] = len(batch.data) - 10
+        with pytest.raises(ValueError, match="outside"):
+            writer.write_batch(batch)
+
+
 def test_another_link_type_is_refused(tmp_path):
     (tmp_path / "in").write_bytes(pcap(frames(2), word=101))
     with (

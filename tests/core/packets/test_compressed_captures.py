@@ -143,6 +143,11 @@ def test_zstd_that_needs_more_than_128_mib_of_window_is_refused(file):
     assert (found, [p.damage for p in problems]) == ([], [True])
 
 
+def test_notices_speak_of_the_decompressed_data_too(file):
+    _, problems = read(file(gzip.compress(pcap(frames(3), word=147))))
+    assert [(p.offset, p.damage, "decompressed" in p.what) for p in problems] == [(40, False, True)]
+
+
 @COMPRESSIONS
 def test_compressed_captures_are_merged_with_others(file, tmp_path, name):
     early, late = frames(10, start=10**18), frames(10, start=10**18 + 500)

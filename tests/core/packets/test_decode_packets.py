@@ -224,6 +224,12 @@ def test_a_depth_that_does_not_fit_is_refused(depth):
         decode(batch_of([b"a"]), depth=depth)
 
 
+def test_every_second_frame_of_a_batch():
+    content = [in4(6, tcp(b"x" * size)) for size in range(10)]
+    batch = batch_of(content)
+    assert decode(batch.select(slice(None, None, 2))).tobytes() == decode(batch)[::2].tobytes()
+
+
 def test_an_empty_batch_has_no_rows():
     batch = batch_of([b"a"]).select(slice(0, 0))
     assert len(decode(batch)) == 0

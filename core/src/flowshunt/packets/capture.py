@@ -175,6 +175,8 @@ def open_captures(paths: Sequence[str | Path], *, batch_frames: int = BATCH_FRAM
     Raises `InputError` for a path that is missing, can't be read, or is no capture. Streams are opened, and so judged,
     when reading starts.
     """
+    if isinstance(paths, str | Path):
+        paths = [paths]
     if not paths:
         raise InputError("no capture given", "", "name capture files, folders, or - for standard input")
     if batch_frames < 1:

@@ -159,5 +159,6 @@ def verify_checksums(batch: FrameBatch, headers: NDArray[Any]) -> NDArray[np.uin
     if len(headers) != len(batch) or headers.dtype != HEADER:
         raise ValueError(f"headers must be {len(batch)} HEADER rows, one a frame")
     wrong = np.empty(len(batch), np.uint8)
-    verify_frames(batch.data, batch.offset, batch.captured, np.ascontiguousarray(headers), wrong)
+    offset, captured = np.ascontiguousarray(batch.offset), np.ascontiguousarray(batch.captured)
+    verify_frames(batch.data, offset, captured, np.ascontiguousarray(headers), wrong)
     return wrong

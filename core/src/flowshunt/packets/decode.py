@@ -157,5 +157,6 @@ def decode(batch: FrameBatch, *, depth: int = 8, out: NDArray[Any] | None = None
     if rows.dtype != HEADER or len(rows) < count or not rows.flags.c_contiguous:
         raise ValueError(f"out must be {count} or more contiguous HEADER rows")
     words = rows.view(np.uint64).reshape(count, 8)
-    decode_frames(batch.data, batch.offset, batch.captured, batch.link, depth, rows, words)
+    offset, captured, link = (np.ascontiguousarray(c) for c in (batch.offset, batch.captured, batch.link))
+    decode_frames(batch.data, offset, captured, link, depth, rows, words)
     return rows

@@ -302,7 +302,8 @@ class Pcapng:
             interface = 0 if kind == _SIMPLE else self._number(block[8 : 10 if kind == _OBSOLETE else 12])
             return f"packet came in by interface {interface}, which the section does not describe"
         if reason == BAD_CAPTURED:
-            return f"packet block of {length} bytes states {self._number(block[20:24])} captured bytes"
+            captured = self._number(block[8:12] if kind == _SIMPLE else block[20:24])
+            return f"packet block of {length} bytes states {captured} captured bytes"
         return f"block states a length of {length} bytes"
 
 

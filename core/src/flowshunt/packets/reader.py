@@ -172,7 +172,7 @@ class CaptureReader:
                 self._links.add(int(link))
                 if int(link) not in DECODED_LINKS:
                     what = f"frames have link type {link}, which is not decoded"
-                    self._report(CaptureProblem(self.path, base + int(batch.offset[row]), what, damage=False))
+                    self._problem(base + int(batch.offset[row]), what, damage=False)
 
     def _continue(self) -> None:
         """Get more bytes, or end the capture: well, or in the middle of a record."""
@@ -192,18 +192,24 @@ class CaptureReader:
 
     def _end(self, position: int, damage: str) -> None:
         self._done = True
+        self._problem(self._window.base + position, damage, damage=True)
+
+    def _problem(self, offset: int, what: str, *, damage: bool) -> None:
         if self._compressed:
-            damage += f" (byte of the decompressed {self._compressed} data)"
-        self._report(CaptureProblem(self.path, self._window.base + position, damage))
+            what += f" (byte of the decompressed {self._compressed} data)"
+        self._report(CaptureProblem(self.path, offset, what, damage))
 
 
 def _descriptor(path: str) -> tuple[int, bool]:
     """An open descriptor, and whether it is to be closed."""
     if path == STANDARD_INPUT:
         try:
-            return sys.stdin.fileno(), False
+            descriptor = sys.stdin.fileno()
         except (AttributeError, OSError, ValueError):
             raise InputError("standard input is closed", path, "name a capture file") from None
+        if os.isatty(descriptor):
+            raise InputError("standard input is a terminal", path, "pipe a capture into it, or name a file")
+        return descriptor, False
     try:
         if stat.S_ISSOCK(Path(path).stat().st_mode):
             raise InputError("is a socket", path, "name a capture file")

@@ -81,6 +81,8 @@ class CaptureWriter:
             or int(batch.captured.max()) > MAX_CAPTURED
         ):
             raise ValueError("the batch has frames that pcap can't hold")
+        if int(batch.offset.min()) < 0 or int((batch.offset + batch.captured).max()) > len(batch.data):
+            raise ValueError("the batch has frames outside its buffer")
         ends = np.cumsum(batch.captured.astype(np.int64) + _RECORD_HEADER)
         start = 0
         while start < len(batch):
@@ -111,7 +113,8 @@ class CaptureWriter:
             records,
             starts,
         )
-        copy_frames(batch.data, batch.offset, batch.captured, records, starts + _RECORD_HEADER)
+        offset, captured = np.ascontiguousarray(batch.offset), np.ascontiguousarray(batch.captured)
+        copy_frames(batch.data, offset, captured, records, starts + _RECORD_HEADER)
         return records
 
     def flush(self) -> None:
