@@ -1,5 +1,6 @@
-"""Captures through the flow table and an `ids` session, without a NIC: what the tests compare with known answers."""
+"""Captures and frames through the flow table and an `ids` session, without a NIC."""
 
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,24 +8,29 @@ from typing import Any
 
 import attrs
 import numpy as np
+from flowshunt_ids.engine import IdsEngine
 
 from flowshunt.engine import Alert, EngineConfig, EngineSummary, InspectionBatch, Verdicts
-from flowshunt.flows.record import FlowTimeouts
 from flowshunt.flows.table import FlowTable
 from flowshunt.packets.batch import LINK_ETHERNET, FrameBatch
 from flowshunt.packets.capture import open_captures
 from flowshunt.packets.decode import decode
-from flowshunt_ids.engine import IdsEngine
 
 
 @attrs.frozen
 class Replay:
-    """What came out: alerts with the frame's number in its capture (from 1; None: a flow's end), and all verdicts."""
+    """What came out.
+
+    Attributes:
+        alerts: with the frame's number from 1 (None: the end of a flow).
+        verdicts: of each batch, and of the close.
+        causes: of bypassed flows, by slot.
+    """
 
     alerts: Sequence[tuple[int | None, Alert]]
     verdicts: Sequence[Verdicts]
     summary: EngineSummary
-    requests: Mapping[int, str] = attrs.field(factory=dict)
+    causes: Mapping[int, str] = attrs.field(factory=dict)
 
     def counts(self) -> dict[int, int]:
         return dict(Counter(alert.signature.sid for _number, alert in self.alerts))
@@ -32,9 +38,12 @@ class Replay:
     def numbered(self) -> list[tuple[int | None, int]]:
         return [(number, alert.signature.sid) for number, alert in self.alerts]
 
+    def dispositions(self) -> list[int]:
+        return [int(value) for verdicts in self.verdicts for value in verdicts.disposition]
+
 
 class Run:
-    """A session fed by hand."""
+    """A session fed by hand. Frames of bypassed flows are not given to it, as a host does it."""
 
     def __init__(
         self,
@@ -45,18 +54,19 @@ class Run:
         bypass: bool = True,
         capacity: int = 1 << 14,
     ) -> None:
-        self.table = FlowTable(capacity, FlowTimeouts())
+        self.table = FlowTable(capacity)
         self.session = IdsEngine().open(EngineConfig(tuple(rules), config, settings or {}, bypass, capacity))
         self.alerts: list[tuple[int | None, Alert]] = []
         self.verdicts: list[Verdicts] = []
-        self.bypassed: set[int] = set()
-        self.requests: dict[int, str] = {}
+        self.bypassed = np.zeros(capacity, np.bool_)
+        self.causes: dict[int, str] = {}
 
     def give(self, frames: FrameBatch) -> Verdicts:
         headers = decode(frames)
         tracking = self.table.track(frames, headers)
         ended = self.table.drain()
-        keep = ~np.isin(tracking.slot, np.array(sorted(self.bypassed), np.int32))
+        self.bypassed[ended.slots] = False
+        keep = ~(self.bypassed[tracking.slot] & (tracking.slot >= 0))
         numbers = frames.first + np.flatnonzero(keep)
         verdicts = self.session.inspect(
             InspectionBatch(
@@ -70,9 +80,9 @@ class Run:
             )
         )
         self._take(verdicts, numbers)
-        self.bypassed |= set(verdicts.bypass_slot.tolist())
+        self.bypassed[verdicts.bypass_slot] = True
         for slot, request in zip(verdicts.bypass_slot.tolist(), verdicts.bypass_request.tolist(), strict=True):
-            self.requests[slot] = verdicts.requests[request].cause
+            self.causes[slot] = verdicts.requests[request].cause
         return verdicts
 
     def _take(self, verdicts: Verdicts, numbers: Any) -> None:
@@ -84,7 +94,7 @@ class Run:
         self.table.close()
         ended = self.table.drain()
         self._take(self.session.close(self.table.records, ended.slots), np.empty(0))
-        return Replay(self.alerts, self.verdicts, self.session.summary(), self.requests)
+        return Replay(self.alerts, self.verdicts, self.session.summary(), self.causes)
 
 
 def replay(
@@ -104,13 +114,38 @@ def replay(
     return run.close()
 
 
-def ethernet_batch(frames: Sequence[bytes], *, step: int = 1_000_000, first: int = 0) -> FrameBatch:
-    """Frames made by hand, one every `step` ns."""
+def inspect(
+    frames: Sequence[bytes],
+    rules: Sequence[str],
+    *,
+    settings: Mapping[str, str] | None = None,
+    config: str | None = None,
+    bypass: bool = True,
+    batch: int = 4096,
+) -> Replay:
+    """Run Ethernet frames through a fresh session with rules given as text; none of them may be skipped."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "test.rules"
+        path.write_text("\n".join(rules) + "\n")
+        configuration = Path(folder) / "suricata.yaml"
+        if config is not None:
+            configuration.write_text(config)
+        run = Run([path], config=configuration if config is not None else None, settings=settings, bypass=bypass)
+        assert not run.session.summary().skipped
+        for first in range(0, len(frames), batch):
+            run.give(ethernet_batch(frames[first : first + batch], first=first))
+        return run.close()
+
+
+def ethernet_batch(frames: Sequence[bytes], *, step: int = 10_000_000, first: int = 0) -> FrameBatch:
+    """Frames made by hand, one every `step` ns; `first`: how many came before."""
     lengths = np.array([len(frame) for frame in frames], np.uint32)
     count = len(frames)
+    offsets = np.zeros(count, np.int64)
+    offsets[1:] = np.cumsum(lengths[:-1], dtype=np.int64)
     return FrameBatch(
         np.frombuffer(b"".join(frames) or b"\0", np.uint8),
-        np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64) if count else np.empty(0, np.int64),
+        offsets,
         lengths,
         lengths,
         (1_700_000_000_000_000_000 + step * (first + np.arange(count))).astype(np.int64),
