@@ -223,6 +223,15 @@ def test_a_damaged_capture_counts_what_is_whole(capture, tmp_path):
     assert _adds_up(result)
 
 
+def test_a_stray_file_in_a_folder_is_a_notice_and_no_damage(capture, tmp_path):
+    capture(_bypassed_flow(10))
+    (tmp_path / "notes.txt").write_text("not a capture, but longer than any header of one")
+    result = run(_config(str(tmp_path)))
+    assert result.total.frames == 20
+    assert result.complete
+    assert any("notes.txt" in warning for warning in result.warnings)
+
+
 def test_eve_tells_of_alerts_flows_and_totals(capture, tmp_path):
     path = tmp_path / "eve.json"
     writer = EveWriter(str(path))

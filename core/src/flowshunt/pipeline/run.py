@@ -136,9 +136,10 @@ def run(
             if stop.is_set():
                 interrupted = True
                 break
-        problems = tuple(str(problem) for problem in source.problems)
+        problems = [str(problem) for problem in source.problems if problem.damage]
+        notices = [str(problem) for problem in source.problems if not problem.damage]
     host.close()
-    return _result(config, host, card, table, problems, interrupted)
+    return _result(config, host, card, table, problems, notices, interrupted)
 
 
 class Card:
@@ -186,6 +187,7 @@ def _result(
     card: Card,
     table: FlowTable,
     problems: Sequence[str],
+    notices: Sequence[str],
     interrupted: bool,
 ) -> RunResult:
     statistics = card.nic.statistics()
@@ -219,7 +221,7 @@ def _result(
         loaded_rules=summary.loaded,
         skipped_rules=tuple(summary.skipped),
         engine_counters=dict(summary.counters),
-        problems=problems,
-        warnings=tuple(summary.warnings),
+        problems=tuple(problems),
+        warnings=(*summary.warnings, *notices),
         interrupted=interrupted,
     )
