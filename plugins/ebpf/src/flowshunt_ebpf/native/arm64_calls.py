@@ -64,7 +64,9 @@ def _charge(cost: int, label: str) -> list[str]:
 
 def call(e: Emission, i: Instruction) -> None:
     """Emit a call of a function or helper."""
-    if i.src == PSEUDO_CALL:
+    if e.index in e.image.program.poisoned:
+        e.emit("bl fault_poisoned")
+    elif i.src == PSEUDO_CALL:
         if e.budget:
             charge(e, 1)
         e.emit(f"sub x25, x25, #{state.FRAME_BYTES}")
@@ -88,7 +90,7 @@ def _check_depth(e: Emission, label: str) -> None:
 
 def _helper(e: Emission, i: Instruction) -> None:
     known = e.image.known_map.get(e.index)
-    if i.imm == MAP_LOOKUP and known is not None and known.definition.type in INLINE_ARRAYS:
+    if not e.checked and i.imm == MAP_LOOKUP and known is not None and known.definition.type in INLINE_ARRAYS:
         _array_lookup(e)
         return
     _check_arguments(e, i.imm)
@@ -115,8 +117,6 @@ def _check_arguments(e: Emission, number: int) -> None:
 def _array_lookup(e: Emission) -> None:
     known = e.image.known_map[e.index]
     n = e.index
-    if e.checked:
-        e.emit("mov x11, x1", "movz w10, #4", "movz w12, #0", "bl check_access")
     e.emit(
         "ldr w9, [x1]", *_constant(known.definition.max_entries, "x10"), "movz x7, #0", "cmp w9, w10", f"b.hs done_{n}"
     )
@@ -170,6 +170,7 @@ def shared(e: Emission) -> None:
     faults = {
         "fault_access": 1, "fault_budget": 2, "fault_depth": 3, "fault_argument": 4, "fault_context": 5,
         "fault_callback": 6,
+        "fault_poisoned": 8,
     }  # fmt: skip
     for name, kind in faults.items():
         e.emit(f"{name}:")

@@ -15,6 +15,7 @@ class FaultKind(IntEnum):
     CONTEXT = 5
     CALLBACK = 6
     MACHINE = 7
+    POISONED = 8
 
 
 _TEXT = {
@@ -24,6 +25,7 @@ _TEXT = {
     FaultKind.ARGUMENT: "argument {argument} of the helper call is not what the helper takes",
     FaultKind.CONTEXT: "the register is not the context pointer that it was taken for",
     FaultKind.CALLBACK: "the callback is no function of the program",
+    FaultKind.POISONED: "it reached an instruction that the target has no answer for",
     FaultKind.MACHINE: "the emulated processor stopped: {detail}",
 }
 

@@ -152,7 +152,8 @@ def prepare(program: Program, maps: Sequence[Map] = (), *, context: Context | No
                 in_register.clear()
         elif cls in (JMP, JMP32):
             if i.opcode == CALL_K:
-                _check_call(program, index, i, helpers)
+                if index not in program.poisoned:
+                    _check_call(program, index, i, helpers)
                 if not i.src and 1 in in_register:
                     known[index] = in_register[1]
                 for register in range(6):

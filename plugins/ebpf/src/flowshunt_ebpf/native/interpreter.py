@@ -247,6 +247,8 @@ class Interpreter:
     # Calls
 
     def _call(self, image: Image, index: int, i: Instruction, r: list[int]) -> None:
+        if index in image.program.poisoned:
+            raise self._stop(FaultKind.POISONED)
         if i.src == PSEUDO_CALL:
             self._charge(1)
             r[0] = self._enter(image, image.targets[index], r[1:6], r)

@@ -42,6 +42,8 @@ def call(e: Emission, i: Instruction) -> None:
     """Emit a call of a function or helper."""
     if i.src == PSEUDO_CALL:
         _local(e)
+    elif e.index in e.image.program.poisoned:
+        e.emit("call fault_poisoned")
     elif i.imm == TAIL_CALL:
         _check_arguments(e, i.imm)
         _tail_call(e)
@@ -70,7 +72,7 @@ def _check_depth(e: Emission, label: str) -> None:
 
 def _helper(e: Emission, i: Instruction) -> None:
     known = e.image.known_map.get(e.index)
-    if i.imm == MAP_LOOKUP and known is not None and known.definition.type in INLINE_ARRAYS:
+    if not e.checked and i.imm == MAP_LOOKUP and known is not None and known.definition.type in INLINE_ARRAYS:
         _array_lookup(e)
     else:
         _check_arguments(e, i.imm)
@@ -98,8 +100,6 @@ def _array_lookup(e: Emission) -> None:
     known = e.image.known_map[e.index]
     n = e.index
     distance = known.values_address - known.address
-    if e.checked:
-        e.emit("mov r11, rsi", "mov r9d, 4", "xor r10d, r10d", "call check_access")
     e.emit("mov r11d, dword ptr [rsi]", "xor eax, eax", f"cmp r11d, {known.definition.max_entries}", f"jae done_{n}")
     if known.stride != 8:
         e.emit(_scale("r11", known.stride))
@@ -174,6 +174,7 @@ def shared(e: Emission) -> None:
     faults = {
         "fault_access": 1, "fault_budget": 2, "fault_depth": 3, "fault_argument": 4, "fault_context": 5,
         "fault_callback": 6,
+        "fault_poisoned": 8,
     }  # fmt: skip
     for name, kind in faults.items():
         e.emit(f"{name}:")
