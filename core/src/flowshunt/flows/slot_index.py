@@ -23,7 +23,7 @@ _1 = np.uint64(1)
 _32 = np.uint64(32)
 
 
-@kernel(types.void(INDEX, _U64, types.int64), entry=False)
+@kernel(types.void(INDEX, _U64, types.int64), inline=True, entry=False)
 def index_put(index: NDArray[np.uint64], key: Any, slot: int) -> None:
     """Add an entry for a 32-bit hash. The caller keeps the index at most half full."""
     mask = np.uint64(len(index) - 1)
@@ -59,14 +59,16 @@ def index_drop(index: NDArray[np.uint64], key: Any, slot: int) -> None:
     index[hole] = _0
 
 
-@kernel(types.void(column(np.uint64, readonly=True), INDEX))
-def index_copy(entries: NDArray[np.uint64], index: NDArray[np.uint64]) -> None:
-    """Add entries, such as those of a smaller index; zeros are passed over."""
-    mask = np.uint64(len(index) - 1)
-    for at in range(len(entries)):
-        entry = entries[at]
-        if entry != _0:
-            place = (entry >> _32) & mask
-            while index[place] != _0:
-                place = (place + _1) & mask
-            index[place] = entry
+def index_of(entries: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
+    """A new index of `size` places with the given entries, such as those of a smaller one; zeros are passed over."""
+    index = np.zeros(size, np.uint64)
+    mask = np.uint64(size - 1)
+    waiting = entries[entries != 0]
+    place = (waiting >> np.uint64(32)) & mask
+    while len(waiting):
+        free = index[place] == 0
+        index[place[free]] = waiting[free]
+        left = index[place] != waiting
+        waiting = waiting[left]
+        place = (place[left] + np.uint64(1)) & mask
+    return index

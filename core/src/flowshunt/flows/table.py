@@ -46,7 +46,7 @@ from flowshunt.flows.key import KEY
 from flowshunt.flows.life_cycle import ID_FACTOR, Rows
 from flowshunt.flows.record import FLOW, Bypass, EndReason, FlowTimeouts
 from flowshunt.flows.siphash import hash_key
-from flowshunt.flows.slot_index import SMALLEST, index_copy
+from flowshunt.flows.slot_index import SMALLEST, index_of
 from flowshunt.flows.tracking import AUTO_UNLEARN, BLOCK, CREATE, track_frames
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.headers import HEADER
@@ -232,10 +232,10 @@ class FlowTable:
         """The slots of flows by their id, -1 where they are not in the table. The first call builds an index."""
         if not self._state["by_id"]:
             self._state["by_id"] = 1
-            self._rows = self._rows._replace(ids=np.zeros(len(self._rows.places), np.uint64))
             live = np.flatnonzero(self._rows.life["bucket"][: int(self._state["high"])])
-            entries = (self.records["id"][live] * ID_FACTOR) & np.uint64(0xFFFFFFFF00000000)
-            index_copy(entries | (live + 1).astype(np.uint64), self._rows.ids)
+            hashes = (self.records["id"][live] * ID_FACTOR) >> np.uint64(32)
+            entries = (hashes << np.uint64(32)) | (live + 1).astype(np.uint64)
+            self._rows = self._rows._replace(ids=index_of(entries, len(self._rows.places)))
         wanted = np.zeros(len(ids), FLOW)
         wanted["id"] = ids
         slots = np.empty(len(ids), np.int32)
@@ -338,10 +338,6 @@ class FlowTable:
 
     def _grow_index(self) -> None:
         size = 2 * len(self._rows.places)
-        index = np.zeros(size, np.uint64)
-        index_copy(self._rows.places, index)
-        self._rows = self._rows._replace(places=index)
+        self._rows = self._rows._replace(places=index_of(self._rows.places, size))
         if self._state["by_id"]:
-            ids = np.zeros(size, np.uint64)
-            index_copy(self._rows.ids, ids)
-            self._rows = self._rows._replace(ids=ids)
+            self._rows = self._rows._replace(ids=index_of(self._rows.ids, size))

@@ -108,49 +108,43 @@ def take_row(rows: Rows) -> int:
     return -1
 
 
-@kernel(types.void(ROWS), entry=False)
-def _evict(rows: Rows) -> None:
-    """End the flow that can best be spared among a sample of rows, none of this batch; nothing where there is none.
-
-    TCP flows that have closed go first, flows that a NIC has taken over last, among equals the least recently seen.
-    """
-    state = rows.state[0]
-    best = -1
-    best_rank = 0
-    best_seen = 0
-    for _ in range(EVICTION_SAMPLE):
-        if state.hand >= state.high:
-            state.hand = 0
-        slot = state.hand
-        state.hand += 1
-        row = rows.life[slot]
-        if row.bucket == 0 or row.batch == state.batch:
-            continue
-        record = rows.records[slot]
-        rank = 1
-        if record.bypass == _CAPTURE:
-            rank = 0
-        elif record.tcp_state == _CLOSED:
-            rank = 2
-        if best < 0 or rank > best_rank or (rank == best_rank and row.seen < best_seen):
-            best = slot
-            best_rank = rank
-            best_seen = row.seen
-    if best >= 0:
-        end_flow(rows, best, _DISPLACED)
-
-
 @kernel(_I64(ROWS, from_dtype(KEY), _I64, _I64, types.uint16), entry=False)
 def _start(rows: Rows, key: Any, tcp_flags: int, timestamp: int, port: int) -> int:
-    """Start the flow of a frame; returns as `lookup` does, -1 where there is no row left."""
+    """Start the flow of a frame; returns as `lookup` does, -1 where there is no row left.
+
+    At the limit of live flows it ends the one that can best be spared among a sample of rows, none of this batch: TCP
+    flows that have closed first, flows that a NIC has taken over last, among equals the least recently seen.
+    """
     state = rows.state[0]
     slot = take_row(rows)
     if slot < 0:
         state.overflow += 1
         return -1
-    for _ in range(2):  # the second time only where an earlier search found none
-        if state.active >= state.limit:
-            _evict(rows)
+    for _ in range(2):  # a second search only where an earlier one found none
+        if state.active < state.limit:
+            break
+        best = -1
+        best_rank = 0
+        best_seen = 0
+        for _ in range(EVICTION_SAMPLE):
+            if state.hand >= state.high:
+                state.hand = 0
+            at = state.hand
+            state.hand += 1
+            row = rows.life[at]
+            if row.bucket == 0 or row.batch == state.batch:
+                continue
+            rank = 1
+            if rows.records[at].bypass == _CAPTURE:
+                rank = 0
+            elif rows.records[at].tcp_state == _CLOSED:
+                rank = 2
+            if best < 0 or rank > best_rank or (rank == best_rank and row.seen < best_seen):
+                best = at
+                best_rank = rank
+                best_seen = row.seen
+        if best >= 0:
+            end_flow(rows, best, _DISPLACED)
     record = rows.records[slot]
     direction = 0
     ends = key.ends
