@@ -83,12 +83,6 @@ def test_an_array_of_arrays_of_2_to_the_64_bytes_is_refused():
         Btf(blob(*huge), "huge").size_of(5)
 
 
-def test_sections_and_variables_get_their_places(btf):
-    fixed = Btf(btf.with_sections({".data": 96}, {(".data", "x"): 40}), "fixed")
-    section = fixed.type(8)
-    assert (section.size, section.members[0].offset) == (96, 40)
-
-
 @pytest.mark.parametrize(
     ("raw", "what"),
     [
@@ -143,3 +137,20 @@ def test_every_type_of_an_object_is_read(objects):
     kinds = {btf.type(n).kind for n in range(len(btf))}
     assert {Kind.INT, Kind.PTR, Kind.ARRAY, Kind.STRUCT, Kind.FUNC, Kind.FUNC_PROTO, Kind.VAR, Kind.DATASEC} <= kinds
     assert [m.name for m in btf.find("totals", Kind.STRUCT).members] == ["lock", "open", "opened", "ended", "refused"]
+
+
+@pytest.mark.parametrize("name", ["load_balancer", "loader/features.clang11", "loader/externs"])
+def test_what_the_compiler_left_out_is_filled_in(objects, name):
+    """Every section has its size, and its variables lie in it, one behind the other; nothing is extern."""
+    held = load_object(objects / f"{name}.o", settings={"LINUX_KERNEL_VERSION": 1, "CONFIG_HZ": 1})
+    complete = Btf(held.program(held.names[0]).btf, "complete")
+    assert len(complete.raw) == len(held.btf.raw)
+    for type_ in map(complete.type, range(len(complete))):
+        if type_.kind is Kind.DATASEC:
+            ends = 0
+            for member in type_.members:
+                assert member.offset >= ends
+                ends = member.offset + member.bits
+            assert 0 < ends <= type_.size
+        elif type_.kind in (Kind.VAR, Kind.FUNC):
+            assert type_.encoding != 2

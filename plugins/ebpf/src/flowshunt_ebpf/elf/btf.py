@@ -9,7 +9,7 @@ type is decoded when it is asked for. Every offset is checked: a blob may come f
 
 import struct
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import IntEnum
 from functools import cached_property
 from typing import Final
@@ -314,26 +314,15 @@ class Btf:
                 return
             yield at
 
-    def with_sections(self, sizes: Mapping[str, int], offsets: Mapping[tuple[str, str], int]) -> bytes:
-        """The blob with each DATASEC's size, and its variables' offsets by section and variable name, filled in.
+    def place(self, id_: int) -> int:
+        """Where a type starts in the blob. Raises ObjectError for an id that does not exist."""
+        self._kind(id_)
+        return self._places[id_]
 
-        A compiler leaves both at zero. Variables are put in the order of their offsets, as the kernel wants them.
-        """
-        raw = bytearray(self.raw)
-        for id_, place in enumerate(self._places):
-            if not id_ or self._kind(id_) is not Kind.DATASEC:
-                continue
-            section = self.type(id_)
-            if section.name not in sizes:
-                continue
-            struct.pack_into(self._order + "I", raw, place + 8, section.size or sizes[section.name] & 0xFFFFFFFF)
-            rows = []
-            for member in section.members:
-                name = self.type(member.type).name
-                rows.append((member.offset or offsets.get((section.name, name), 0), member.type, member.bits))
-            for n, (offset, type_, size) in enumerate(sorted(rows)):
-                struct.pack_into(self._order + "III", raw, place + 12 + 12 * n, type_, offset, size)
-        return bytes(raw)
+    @property
+    def order(self) -> str:
+        """The byte order, as `struct` writes it."""
+        return self._order
 
     def strip(self, id_: int) -> Type:
         """A type without its typedefs and qualifiers. Raises ObjectError where these go round in a circle."""

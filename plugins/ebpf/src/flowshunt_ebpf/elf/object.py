@@ -10,6 +10,7 @@ import attrs
 
 from flowshunt_ebpf.elf.btf import Btf, read_btf
 from flowshunt_ebpf.elf.btf_ext import BtfExt, read_btf_ext
+from flowshunt_ebpf.elf.complete_btf import complete_btf
 from flowshunt_ebpf.elf.core_relocate import CoreRelocator
 from flowshunt_ebpf.elf.error import ObjectError
 from flowshunt_ebpf.elf.externals import Externals
@@ -130,7 +131,7 @@ def load_object(
         Externals(name, btf, target, settings or {}, elf.big_endian),
         relocator,
         no_target,
-        _fixed_btf(elf, btf),
+        complete_btf(elf, btf),
     )
     return Object(name, license_, _version(elf), {m.name: m for m in maps.values()}, btf, linker, mains)
 
@@ -205,13 +206,3 @@ def _version(elf: Elf) -> int:
         return 0
     (version,) = struct.unpack_from(">I" if elf.big_endian else "<I", section.data)
     return int(version)
-
-
-def _fixed_btf(elf: Elf, btf: Btf | None) -> bytes:
-    """The object's BTF with what the compiler left to the loader: sections' sizes and variables' offsets in them."""
-    if btf is None:
-        return b""
-    return btf.with_sections(
-        {s.name: s.size for s in elf.sections},
-        {(elf.sections[s.section].name, s.name): s.value for s in elf.symbols if s.defined and s.name},
-    )
