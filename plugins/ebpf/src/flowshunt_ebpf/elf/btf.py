@@ -123,6 +123,7 @@ class Btf:
         self.raw = raw
         self.file = file
         self._types: dict[int, Type] = {}
+        self._texts: dict[int, str] = {}
         self._by_name: dict[str, list[int]] = {}
         self._order, self._strings, types = self._header()
         self._names = array("I", [0])
@@ -175,18 +176,22 @@ class Btf:
         return len(self._places)
 
     def string(self, offset: int) -> str:
-        """A string by its offset. Raises ObjectError where it lies outside or can't be printed."""
+        """A string by its offset; what can't be printed comes as "?". Raises ObjectError where it lies outside."""
+        found = self._texts.get(offset)
+        if found is None:
+            found = self._texts[offset] = self._string(offset)
+        return found
+
+    def _string(self, offset: int) -> str:
         if offset == 0:
             return ""
         if offset >= len(self._strings):
             raise self._error(f"string {offset} lies outside the {len(self._strings)} bytes of strings")
-        start = offset
-        strings = self._strings.obj
-        assert isinstance(strings, bytes)
-        base = self._base
-        end = strings.index(b"\0", base + start)
-        text = strings[base + start : end].decode("utf-8", "replace")
-        return text if text.isprintable() else "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
+        start = self._base + offset
+        text = self.raw[start : self.raw.index(b"\0", start)].decode("utf-8", "replace")
+        if text.replace("\t", "").isprintable():
+            return text
+        return "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
 
     @cached_property
     def _base(self) -> int:
