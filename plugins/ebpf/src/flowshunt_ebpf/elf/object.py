@@ -14,7 +14,8 @@ from flowshunt_ebpf.elf.complete_btf import complete_btf
 from flowshunt_ebpf.elf.core_relocate import CoreRelocator
 from flowshunt_ebpf.elf.error import ObjectError
 from flowshunt_ebpf.elf.externals import Externals
-from flowshunt_ebpf.elf.link import CodeFunction, Linker, code_functions
+from flowshunt_ebpf.elf.functions import CodeFunction, code_functions
+from flowshunt_ebpf.elf.link import Linker
 from flowshunt_ebpf.elf.map_section import maps_of
 from flowshunt_ebpf.elf.reader import EM_BPF, EM_NONE, LIMIT, STB_LOCAL, Elf, read_elf
 from flowshunt_ebpf.program import MapDefinition, Program
