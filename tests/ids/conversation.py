@@ -13,7 +13,14 @@ def address(text: str) -> bytes:
 
 
 def ipv4(
-    source: str, destination: str, protocol: int, payload: bytes, *, identification: int = 0, fragment: int = 0, ttl: int = 64
+    source: str,
+    destination: str,
+    protocol: int,
+    payload: bytes,
+    *,
+    identification: int = 0,
+    fragment: int = 0,
+    ttl: int = 64,
 ) -> bytes:
     """fragment: the 16 bits of flags and offset."""
     return (
@@ -25,12 +32,16 @@ def ipv4(
     )
 
 
-def tcp_segment(sport: int, dport: int, seq: int, ack: int, flags: str, payload: bytes = b"", window: int = 65535) -> bytes:
+def tcp_segment(
+    sport: int, dport: int, seq: int, ack: int, flags: str, payload: bytes = b"", window: int = 65535
+) -> bytes:
     bits = sum(FLAGS[letter] for letter in flags)
     return struct.pack("!HHIIBBHHH", sport, dport, seq % 2**32, ack % 2**32, 0x50, bits, window, 0, 0) + payload
 
 
-def udp(payload: bytes, *, sport: int = 4000, dport: int = 9999, source: str = "10.0.0.1", destination: str = "10.0.0.2") -> bytes:
+def udp(
+    payload: bytes, *, sport: int = 4000, dport: int = 9999, source: str = "10.0.0.1", destination: str = "10.0.0.2"
+) -> bytes:
     return ipv4(source, destination, 17, struct.pack("!HHHH", sport, dport, 8 + len(payload), 0) + payload)
 
 
@@ -39,7 +50,9 @@ def udp6(payload: bytes, *, sport: int = 4000, dport: int = 9999, source: bytes,
     return _ETHERNET6 + struct.pack("!IHBB", 6 << 28, len(inner), 17, 64) + source + destination + inner
 
 
-def icmp(kind: int, code: int, rest: bytes, payload: bytes = b"", source: str = "10.0.0.1", destination: str = "10.0.0.2") -> bytes:
+def icmp(
+    kind: int, code: int, rest: bytes, payload: bytes = b"", source: str = "10.0.0.1", destination: str = "10.0.0.2"
+) -> bytes:
     return ipv4(source, destination, 1, struct.pack("!BBH", kind, code, 0) + rest + payload)
 
 
@@ -95,6 +108,10 @@ class Conversation:
         self.raw(side, "PA", self.seq[side], self.seq[other], payload)
         self.seq[side] += len(payload)
         return self.raw(other, "A", self.seq[other], self.seq[side]) if acked else self
+
+    def odd(self, side: int, flags: str, payload: bytes = b"", *, seq: int = 0, ack: int = 0) -> "Conversation":
+        """A frame that moves nothing on; seq, ack: how far off its numbers are."""
+        return self.raw(side, flags, self.seq[side] + seq, self.seq[1 - side] + ack, payload)
 
     def skip(self, side: int, count: int) -> "Conversation":
         """Bytes that are not captured."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import attrs
 import numpy as np
-from flowshunt_ids.engine import IdsEngine
 
 from flowshunt.engine import Alert, EngineConfig, EngineSummary, InspectionBatch, Verdicts
 from flowshunt.flows.table import FlowTable
 from flowshunt.packets.batch import LINK_ETHERNET, FrameBatch
 from flowshunt.packets.capture import open_captures
 from flowshunt.packets.decode import decode
+from flowshunt_ids.engine import IdsEngine
 
 
 @attrs.frozen

@@ -1,17 +1,19 @@
 """Addresses and ports of rule headers as sets, and the classes that stand for them."""
 
 import ipaddress
+import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from flowshunt_ids.header_classes import NO_PORTS, HeaderClasses
 from flowshunt_ids.rules.classification import Classification
 from flowshunt_ids.rules.intervals import subtract, union
 from flowshunt_ids.rules.lexer import RuleError
 from flowshunt_ids.rules.loader import build_rule
 from flowshunt_ids.rules.variables import Variables, parse_addresses, parse_ports
-from hypothesis import given
-from hypothesis import strategies as st
 
 INTERVAL = st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
@@ -25,7 +27,7 @@ def test_interval_algebra_is_that_of_sets(first, second):
     one, two = union(first), union(second)
     assert members(one) == members(first)
     assert members(subtract(one, two)) == members(first) - members(second)
-    assert all(left[1] + 1 < right[0] for left, right in zip(one, one[1:], strict=False))
+    assert all(left[1] + 1 < right[0] for left, right in itertools.pairwise(one))
 
 
 @pytest.mark.parametrize(

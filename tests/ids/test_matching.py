@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from flowshunt_ids.encoding import encode
 from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
 from flowshunt_ids.layout import GROUP, RULE_PYTHON, RuleArrays
@@ -10,8 +13,6 @@ from flowshunt_ids.rules.classification import Classification
 from flowshunt_ids.rules.lexer import RuleError
 from flowshunt_ids.rules.loader import build_rule
 from flowshunt_ids.rules.variables import Variables
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def rule_of(options):
@@ -169,7 +170,9 @@ def matches_in_order(draw):
             count = draw(st.integers(1, 2))
             if kind == "byte_test":
                 operator = draw(st.sampled_from(["<", ">", "=", "!=", "<=", ">=", "&", "^"]))
-                part = f"byte_test:{count},{operator},{draw(st.sampled_from([10, 97, 171]))},{draw(SMALL)}{relative}{text}"
+                part = (
+                    f"byte_test:{count},{operator},{draw(st.sampled_from([10, 97, 171]))},{draw(SMALL)}{relative}{text}"
+                )
             else:
                 extra = draw(st.sampled_from(["", ",align", ",from_beginning", ",multiplier 2", ",post_offset -95"]))
                 part = f"byte_jump:{count},{draw(SMALL)}{relative}{text}{extra}"
@@ -188,7 +191,7 @@ def test_compiled_code_says_what_python_says(options, payload):
 
 
 def test_the_steps_of_one_match_are_bounded():
-    options = 'content:"a"; ' + '; '.join('content:"a"; distance:0' for _ in range(12)) + '; content:"b"; distance:0'
+    options = 'content:"a"; ' + "; ".join('content:"a"; distance:0' for _ in range(12)) + '; content:"b"; distance:0'
     counters = InspectionCounters()
     rule = rule_of(options)
     assert not PayloadMatcher(rule.payload, counters).matches(b"a" * 400)

@@ -1,11 +1,12 @@
 """Reassembly against a plain model: a dictionary of bytes in which the first to come stays."""
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
 from flowshunt_ids.layout import PIECE, SEGMENT, SIDE
 from flowshunt_ids.streams.pool import ARENA_USED, LOST_BYTES, NODES_USED, keep_pending, new_pool
 from flowshunt_ids.streams.reassembly import MAX_AHEAD, Output, insert, inspect_pending
-from hypothesis import given
-from hypothesis import strategies as st
 
 STREAM = bytes(np.random.default_rng(1).integers(0, 256, 400, np.uint8))
 
@@ -93,8 +94,8 @@ def test_of_bytes_that_differ_the_first_to_come_stay(segments, sizes):
 def test_nothing_is_inspected_twice_or_before_it_is_acknowledged(steps):
     side = Side(5)
     sent = inspected = acked = 0
-    for length, more in steps:
-        length = min(length, 400 - sent)
+    for wanted, more in steps:
+        length = min(wanted, 400 - sent)
         acked = min(sent + length, acked + more)
         text = b"".join(side.batch([(sent, STREAM[sent : sent + length])] if length else [], end=acked))
         sent += length

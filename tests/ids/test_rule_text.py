@@ -1,13 +1,14 @@
 """Rules as text: what loads, and why the rest does not. What Suricata 7 accepts and refuses is the measure."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from flowshunt_ids.rules.classification import Classification
 from flowshunt_ids.rules.lexer import RuleError, logical_lines, parse_rule
 from flowshunt_ids.rules.loader import build_rule, load_rules
 from flowshunt_ids.rules.rule import Scope
 from flowshunt_ids.rules.variables import Variables
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def build(options, header="alert tcp any any -> any any"):
@@ -87,7 +88,7 @@ REFUSED = [
     ('(pcre:"a"; sid:35;)', "/expression/"),
     ('(pcre:"/(/"; sid:36;)', "missing )"),
     ('(pcre:"/a/U"; sid:36;)', "http_uri"),
-    ("(pcre:\"/a(?R)/\"; sid:36;)", "not supported"),
+    ('(pcre:"/a(?R)/"; sid:36;)', "not supported"),
     ("(flowbits:set; sid:37;)", "names no bit"),
     ("(sid:0;)", "outside"),
     ("(sid:abc;)", "not a number"),
@@ -104,15 +105,15 @@ REFUSED = [
     ('(content:"abc"; distance:2000000; sid:65;)', "outside"),
     ('(content:"abc"; within:3; depth:5; sid:85;)', "can't be mixed"),
     ('(content:"abc"; fast_pattern; content:"d"; fast_pattern; sid:86;)', "more than one content"),
-    ('(byte_test:1,~,5,0; sid:87;)', "not an operator"),
-    ('(byte_test:1,=,5,0,dce; sid:88;)', "not supported"),
+    ("(byte_test:1,~,5,0; sid:87;)", "not an operator"),
+    ("(byte_test:1,=,5,0,dce; sid:88;)", "not supported"),
     ('(content:"a"; depth:var; sid:89;)', "neither a number nor a variable"),
 ]
 
 
 @pytest.mark.parametrize(("options", "reason"), REFUSED)
 def test_refused_with_a_reason(options, reason):
-    with pytest.raises(RuleError, match=".*") as refused:
+    with pytest.raises(RuleError) as refused:
         build(options)
     assert reason in str(refused.value)
 
@@ -225,10 +226,11 @@ def test_where_a_payload_is_looked_for(header, options, packets, streams, datagr
 
 
 RULES = [
-    'alert tcp $HOME_NET [1:100,!50] -> !$HOME_NET any (msg:"x"; flow:established,to_server; content:"a|41 42|c"; nocase; '
+    'alert tcp $HOME_NET [1:100,!50] -> !$HOME_NET any (msg:"x"; flow:established,to_server; content:"a|41 42|c"; '
+    "nocase; "
     'depth:10; content:!"zz"; distance:-3; within:9; pcre:"/^a[^b]{2,}\\d+$/Ri"; byte_test:2,>,5,0,relative; '
-    "flowbits:set,a; threshold:type limit, track by_src, count 1, seconds 60; classtype:trojan-activity; sid:1; rev:3;)",
-    "drop udp any any <> [10.0.0.0/8,!10.1.0.0/16] 53 (dsize:5<>90; byte_jump:4,8,relative,little,multiplier 2; sid:2;)",
+    "flowbits:set,a; threshold:type limit, track by_src, count 1, seconds 60; classtype:misc-attack; sid:1; rev:3;)",
+    "drop udp any any <> [10.0.0.0/8,!10.1.0.0/16] 53 (dsize:5<>90; byte_jump:4,8,relative,little,align; sid:2;)",
 ]
 
 
