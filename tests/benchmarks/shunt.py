@@ -30,7 +30,7 @@ from flowshunt.pipeline.run import Card
 from flowshunt.plugins import engine, load_plugins, nic_model
 from flowshunt.testing.traffic import Conversation
 
-BURST = 16384
+BURST = 4096
 
 
 def _write(path: Path, flows: int, frames: int) -> None:

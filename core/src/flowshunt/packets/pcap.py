@@ -16,6 +16,7 @@ from flowshunt.compiled import BYTES, column, kernel
 from flowshunt.packets.indexing import DAMAGED, FULL, MAX_CAPTURED, MORE, Columns, Indexed
 from flowshunt.packets.loads import load32_as
 from flowshunt.packets.magic import PCAP_MAGICS, PCAP_MODIFIED, PCAP_NANOSECONDS
+from flowshunt.packets.read_ahead import ask_ahead
 
 RECORD_HEADER = 16
 MODIFIED_RECORD_HEADER = 24
@@ -52,10 +53,12 @@ def index_records(
     big_endian, header, tick, fcs = layout
     count = 0
     state = FULL
+    asked = at
     while count < offset.size and at < stop:
         if end - at < header:
             state = MORE
             break
+        asked = ask_ahead(data, at, asked, end)
         length = load32_as(data, at + 8, big_endian)
         if length > MAX_CAPTURED:
             state = DAMAGED

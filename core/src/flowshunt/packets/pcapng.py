@@ -25,6 +25,7 @@ from flowshunt.compiled import BYTES, column, kernel, matrix
 from flowshunt.packets.indexing import DAMAGED, FULL, MAX_CAPTURED, MORE, OTHER, Columns, Indexed
 from flowshunt.packets.loads import load16, load32_as
 from flowshunt.packets.magic import PCAPNG_BYTE_ORDER, PCAPNG_HEADER, PCAPNG_SECTION
+from flowshunt.packets.read_ahead import ask_ahead
 
 MAX_BLOCK = 16 << 20
 """The longest block that is accepted, as in libpcap."""
@@ -122,10 +123,12 @@ def index_blocks(
     """
     at, end, stop = bounds
     count = 0
+    asked = at
     while count < offset.size and at < stop:
         room = end - at
         if room < 4:
             return count, at, MORE
+        asked = ask_ahead(data, at, asked, end)
         kind = load32_as(data, at, big_endian)
         if kind == PCAPNG_SECTION or kind == _INTERFACE:
             return count, at, OTHER
