@@ -155,9 +155,9 @@ class KernelProgram:
         meta = machine.meta()
         data = machine.packet()
         size = len(data)
-        context = self._context(len(meta), size)
         front = b"" if self.image.context in (MEMORY, XDP, TC) else _ethernet(data)
         sent = (meta + front + data).ljust(len(meta) + _MINIMUM + (1 if front else 0), b"\0")
+        context = self._context(len(meta), len(sent))
         try:
             with pinned():
                 result = _test_run(self._fd, sent, context, len(sent) + 4096, repeat)
@@ -168,7 +168,7 @@ class KernelProgram:
             machine.set_packet(received[:size])
             value = struct.unpack("<Q", load.lookup(self._result_fd, bytes(4), 8) or bytes(8))[0]
         else:
-            self._take_packet(received, context_out)
+            self._take_packet(received[len(front) :], context_out)
         if maps and self._maps is not None:
             self._maps.pull()
         return Outcome(value, detail=f"{self.duration} ns in the kernel")
@@ -177,16 +177,14 @@ class KernelProgram:
         kind = self.image.context
         plain = self.machine.context_bytes()
         if kind is XDP:
-            if not meta and not any(plain[12:]):
-                return b""
-            return struct.pack("<III", meta, meta + size, 0) + plain[12:]
-        if kind is MEMORY or not any(plain[4:]):
+            return struct.pack("<III", meta, size, 0) + plain[12:]
+        if kind is MEMORY:
             return b""
         cleared = bytearray(plain)
         cleared[0:4] = bytes(4)  # len, protocol and wire_len are the kernel's to say
         cleared[16:20] = bytes(4)
         cleared[160:164] = bytes(4)
-        return bytes(cleared) if any(cleared) else b""
+        return bytes(cleared)
 
     def _take_packet(self, received: bytes, context_out: bytes) -> None:
         meta = struct.unpack_from("<I", context_out)[0] if self.image.context is XDP and context_out else 0

@@ -232,19 +232,22 @@ def _fold(value: Any) -> Any:
 
 @piece
 def _partial(place: Any, size: Any, total: Any) -> Any:
-    """One's complement sum of 32-bit words."""
-    for at in range(0, size, 4):
+    """One's complement sum of 32-bit words, the last one filled up with zeros."""
+    at = 0
+    while at + 4 <= size:
         total = _add(total, load32(place + at))
+        at += 4
+    while at < size:
+        total = _add(total, load8(place + at) << (8 * (at & 3)))
+        at += 1
     return total
 
 
 def csum_diff(source: Any, source_size: Any, to: Any, to_size: Any, seed: Any, machine: Any) -> Any:
-    """bpf_csum_diff, folded to 16 bits as the kernel does since 6.13."""
+    """bpf_csum_diff, of any sizes and folded to 16 bits as in the kernel since 6.13."""
     source_size &= 0xFFFFFFFF
     to_size &= 0xFFFFFFFF
     seed &= 0xFFFFFFFF
-    if (source_size | to_size) & 3 or source_size > 1 << 20 or to_size > 1 << 20:
-        return EINVAL
     if source_size != 0 and to_size != 0:
         total = _add(_partial(to, to_size, seed), ~_partial(source, source_size, 0))
     elif to_size != 0:

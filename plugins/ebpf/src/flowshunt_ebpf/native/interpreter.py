@@ -38,7 +38,7 @@ from flowshunt_ebpf.contexts.layout import DATA, DATA_END
 from flowshunt_ebpf.native import state
 from flowshunt_ebpf.native.emission import LOOP, TAIL_CALL, charge
 from flowshunt_ebpf.native.fault import Fault, FaultKind
-from flowshunt_ebpf.native.helper_call import HelperCalls
+from flowshunt_ebpf.native.helper_call import HelperCalls, bind_all
 from flowshunt_ebpf.native.image import Access, Image
 from flowshunt_ebpf.native.machine import DEFAULT_BUDGET, Machine
 from flowshunt_ebpf.native.runner import Outcome
@@ -75,6 +75,7 @@ class Interpreter:
     def __init__(self, image: Image, machine: Machine) -> None:
         self.image = image
         self.machine = machine
+        bind_all(image, machine)
         self._helpers = HelperCalls(image, machine)
         self._regions: list[tuple[int, int, int, int, int]] = []
         self._budget = 0

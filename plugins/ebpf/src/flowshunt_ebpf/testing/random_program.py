@@ -186,8 +186,14 @@ class _Writer:
         out: list[Instruction] = []
         while len(out) < count:
             kind = self.rng.random()
-            if kind < 0.68:
-                out.append(self.arithmetic())
+            if kind < 0.15:  # arithmetic alone soon leaves nothing but zeros and ones
+                out.append(ld_imm64(self.register(), _signed(_value(self.rng))))
+            elif kind < 0.7:
+                result = self.arithmetic()
+                out.append(result)
+                if self.rng.random() < 0.4:  # else most results are overwritten before anyone sees them
+                    place = self.rng.randrange(0, STACK_BYTES, 8) - STACK_BYTES
+                    out.append(stx(DW, R10, result.dst, place))
             elif kind < 0.95:
                 out += self.memory()
             else:
