@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flowshunt.errors import InputError
 from flowshunt_ebpf.asm import AssemblyError, Form, assemble, detect_form
@@ -113,3 +115,19 @@ def test_a_jump_too_far_points_to_the_long_one():
 )
 def test_the_form_is_found_from_the_text(text, form):
     assert detect_form(text) is form
+
+
+WORDS = st.sampled_from(
+    ["r0", "w1", "%r2", "=", "+=", "s>>=", "(", ")", "*", "u32", "if", "goto", "lock", "call", "exit", "ll", "+", "-",
+     "1", "0x", "[", "]", ",", ":", "#", ";", "//", "mov", "lddw", "ldxw", ".map", ".function", ".insn", "map", "code_addr",
+     '"', "\n", "\t", "é", "\0", "name", "0xffffffffffffffffff", "skb", "atomic_fetch_add", "cmpxchg_64", "hash", "key"]
+)  # fmt: skip
+
+
+@given(st.lists(WORDS, max_size=25).map(" ".join), st.sampled_from([None, *Form]))
+def test_any_text_is_assembled_or_refused_at_a_place(text, form):
+    try:
+        assemble(text, form=form)
+    except AssemblyError as error:
+        assert 1 <= error.line <= text.count("\n") + 1
+        assert error.column >= 1
