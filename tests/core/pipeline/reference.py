@@ -8,7 +8,11 @@ The rules it obeys:
   of its datagram's first one, if that was seen in the last 60 s.
 - A TCP flow leaves the card with the frame that resets it, or that acknowledges the second of both FINs; any flow after
   100 s without a frame, and a TCP flow that is over also with the next SYN. The host hears of it at the end of the
-  burst, and until then skips what it gets of the flow; after that such a frame starts a new flow.
+  burst, and until then skips what it gets of the flow; after that such a frame starts a new flow. A fragment without
+  the TCP header closes nothing.
+- A TCP flow that is not bypassed is forgotten after 60 s without a frame, or 600 s where its handshake was seen: a SYN
+  (a SYN-ACK says that there was one), a SYN of the other end, and an ACK of the initiator. That may be a SYN-ACK, where
+  both ends have sent a SYN at once (RFC 9293, section 3.5). A flow that did not begin with either has no handshake.
 - A flow that is already over when its burst ends is not learned; the host skips what follows of it until it has been
   idle for 100 s, or a SYN begins a new one.
 
@@ -102,10 +106,10 @@ class Flow:
         if packet.flags & RST:
             self.reset = True
             return
+        if self.syn_both == {0, 1} and way == 0 and packet.flags & ACK and not self.midstream:
+            self.handshake = True
         if packet.flags & SYN:
             self.syn_both.add(way)
-        elif self.syn_both == {0, 1} and way == 0 and packet.flags & ACK:
-            self.handshake = True
         if packet.flags & FIN:
             self.fin[way] = (packet.end + 1) % (1 << 32)
         other = 1 - way
@@ -188,7 +192,7 @@ class Card(Table):
             return False
         flow.seen = self.now
         flow.step(attrs.evolve(packet, source=ends[0], destination=ends[1]))
-        if flow.closed:
+        if flow.closed and packet.flags is not None:
             self.end(key)
         return True
 
@@ -205,8 +209,8 @@ class Host(Table):
         flow = self.find(packet, key)
         if flow is None:
             answers = packet.flags is not None and packet.flags & (SYN | ACK) == SYN | ACK
-            begins = packet.flags is None or bool(packet.flags & SYN)
-            flow = self.flows[key] = Flow(ends[1] if answers else ends[0], not begins, self.now)
+            midstream = packet.protocol == TCP and not (packet.flags or 0) & SYN
+            flow = self.flows[key] = Flow(ends[1] if answers else ends[0], midstream, self.now)
             if answers:
                 flow.syn_both.add(0)
         flow.seen = self.now

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from endpoint_engine import EndpointEngine
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import ACK, FIN, RST, SECOND, SYN, TCP, UDP, Fate, fates, reaching_host
 
@@ -51,12 +51,14 @@ def write(path, frames):
 
 
 @pytest.fixture
-def reference(tmp_path):
-    """The fates of frames given one by one, in bursts of a given size."""
+def reference(tmp_path, monkeypatch):
+    """The fates of frames given one by one, in bursts of a given size. The pipeline has to agree with them."""
 
     def judge(burst, *frames):
         pairs = [frame if isinstance(frame, tuple) else (None, frame) for frame in frames]
-        return fates(write(tmp_path / "frames.pcap", pairs), burst)
+        path = write(tmp_path / "frames.pcap", pairs)
+        assert_as_the_reference(path, burst, monkeypatch)
+        return fates(path, burst)
 
     return judge
 
@@ -129,6 +131,35 @@ def test_an_idle_flow_leaves_after_100_seconds(reference):
     assert reference(1, (0, tcp()), (100, tcp()), (200, tcp())) == [DROPPED, CARD, CARD]
     assert reference(1, (0, tcp()), (100.5, tcp()), (101, tcp())) == [DROPPED, SKIPPED, DROPPED]
     assert reference(1, (0, tcp()), (101.2, udp()), (101.5, tcp())) == [DROPPED, INSPECTED, DROPPED]
+
+
+@pytest.mark.parametrize(
+    ("opening", "fate"),
+    [
+        ([tcp(SYN), tcp(SYN | ACK, back=True), tcp(ACK)], CARD),
+        ([tcp(SYN), tcp(SYN, back=True), tcp(SYN | ACK)], CARD),  # both ends open at once
+        ([tcp(SYN | ACK, back=True), tcp(ACK)], CARD),  # the SYN was not seen
+        ([tcp(SYN), tcp(SYN | ACK, back=True), tcp(ACK, back=True)], DROPPED),
+        ([tcp(SYN), tcp(SYN | ACK), tcp(ACK)], DROPPED),
+        ([tcp(ACK), tcp(SYN | FIN), tcp(SYN | ACK, back=True), tcp(ACK)], DROPPED),
+    ],
+)
+def test_after_a_handshake_a_flow_outlives_a_minute_without_a_frame(reference, opening, fate):
+    assert reference(len(opening) + 1, *opening, (70, udp()), tcp())[-1] is fate
+
+
+def test_a_fragment_without_the_tcp_header_closes_no_flow(reference):
+    first = ip(CLIENT, SERVER, TCP, tcp(SYN, 9, payload=bytes(4))[34:], ident=7, offset=0x2000)
+    later = ip(CLIENT, SERVER, TCP, bytes(8), ident=7, offset=3)
+    fins = [tcp(FIN | ACK, 14, 20), tcp(FIN | ACK, 20, 14, back=True)]
+    assert reference(3, first, *fins, later, tcp(ACK, 15, 21), tcp())[3:] == [CARD, CARD, SKIPPED]
+
+
+def test_a_syn_begins_a_new_connection_where_the_flow_was_picked_up_with_a_later_fragment(reference):
+    first = ip(CLIENT, BACKUP, TCP, tcp(SYN, payload=bytes(4))[34:], ident=7, offset=0x2000)
+    later = ip(CLIENT, BACKUP, TCP, bytes(8), ident=7, offset=3)
+    frames = [first, tcp(RST, server=BACKUP), later, tcp(SYN, server=BACKUP), tcp(SYN, server=BACKUP)]
+    assert reference(1, *frames) == [INSPECTED, CARD, INSPECTED, INSPECTED, CARD]
 
 
 def test_later_fragments_go_with_their_flow(reference):
@@ -222,6 +253,7 @@ def hostile(seed):
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32), burst=st.sampled_from((1, 2, 5, 20, 100)))
+@example(seed=829, burst=20)
 def test_the_host_gets_what_the_reference_says_of_hostile_traffic(tmp_path_factory, seed, burst):
     path = write(tmp_path_factory.mktemp("hostile") / "hostile.pcap", hostile(seed))
     with pytest.MonkeyPatch.context() as monkeypatch:
