@@ -47,6 +47,10 @@ class Packet:
     extra_wire: int = 0
     port: int = 0
     ip: bool = True
+    transport: bool = True
+    """False: the frame was cut off before its transport header."""
+    size: int | None = None
+    """Bytes on the wire, where they are not those of `encode`."""
 
     @property
     def later(self) -> bool:
@@ -104,12 +108,14 @@ def encode(packet):
     transport = b"" if packet.later else _transport(packet)
     body = transport + bytes(packet.payload)
     network = _network(packet, body)
+    if not packet.transport:
+        transport = body = b""
     start = len(link) + len(network)
     row |= {
         "l3": len(link),
         "outer_l3": len(link),
         "payload": start + len(transport),
-        "payload_length": packet.payload,
+        "payload_length": len(body) - len(transport),
         "ip_version": version,
         "protocol": packet.protocol,
     }
@@ -153,7 +159,7 @@ def batch_of(packets):
 
 def wire(packet):
     """The bytes that a packet had on the wire."""
-    return len(encode(packet)[0]) + packet.extra_wire
+    return packet.size if packet.size is not None else len(encode(packet)[0]) + packet.extra_wire
 
 
 def reply(packet, **changes):

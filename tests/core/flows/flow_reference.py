@@ -141,7 +141,8 @@ class ReferenceTable:
         vlans = tuple(0xFFFF if v is None else v for v in (packet.vlan, packet.inner_vlan))
         ports = (0, 0)
         if packet.protocol in (TCP, UDP, SCTP):
-            ports = (packet.source_port, packet.destination_port)
+            if packet.transport:
+                ports = (packet.source_port, packet.destination_port)
             if packet.fragment:
                 datagram = (packet.source, packet.destination, packet.protocol, packet.fragment.identification, vlans)
                 if packet.later:
@@ -165,7 +166,7 @@ class ReferenceTable:
             return None, 0, 0
         version, vlans, source, destination = self.endpoints(packet)
         key = (version, packet.protocol, vlans, frozenset([source, destination]))
-        flags = packet.flags if packet.protocol == TCP and not packet.later else None
+        flags = packet.flags if packet.protocol == TCP and packet.transport and not packet.later else None
         flow = self.flows.get(key)
         events = 0
         if flow and own - flow.seen > self.timeout(flow):

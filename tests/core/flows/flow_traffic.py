@@ -79,7 +79,7 @@ def tuples(draw):
 def exchanges(draw):
     """A few packets that belong together."""
     packet = draw(tuples())
-    kind = draw(st.sampled_from(["session", "loose", "loose", "fragments", "other", "no ip"]))
+    kind = draw(st.sampled_from(["session", "loose", "loose", "fragments", "other", "no ip", "cut off"]))
     if kind == "session":
         packet = attrs.evolve(packet, protocol=TCP)
         session = tcp_session(packet, ending=draw(st.sampled_from(["fin", "rst", "none"])))
@@ -109,6 +109,9 @@ def exchanges(draw):
         return draw(st.permutations(parts))[: draw(st.integers(1, 3))]
     if kind == "no ip":
         return [attrs.evolve(packet, ip=False)]
+    if kind == "cut off":
+        cut = attrs.evolve(packet, transport=False)
+        return [cut, attrs.evolve(cut, fragment=Fragment(1, 0)), attrs.evolve(packet, fragment=Fragment(1, 2))]
     return [draw(st.sampled_from([packet, reply(packet)])) for _ in range(draw(st.integers(1, 3)))]
 
 

@@ -200,7 +200,7 @@ def test_toeplitz_is_the_plain_one(packets, key):
     expected = []
     for packet in packets:
         data = ipaddress.ip_address(packet.source).packed + ipaddress.ip_address(packet.destination).packed
-        if packet.protocol in (TCP, UDP, SCTP) and packet.fragment is None:
+        if packet.protocol in (TCP, UDP, SCTP) and packet.fragment is None and packet.transport:
             data += packet.source_port.to_bytes(2, "big") + packet.destination_port.to_bytes(2, "big")
         expected.append(plain_toeplitz(key, data) if packet.ip else 0)
     assert toeplitz_hash(*batch_of(packets), key).tolist() == expected

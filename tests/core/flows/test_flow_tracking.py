@@ -1,5 +1,6 @@
 """The flow table and a plain reference agree on any traffic."""
 
+import ipaddress
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flow_frames import batch_of
+from flow_frames import START, Fragment, Packet, batch_of
 from flow_reference import ReferenceTable, records
 from flow_traffic import batches, relaxed
 from hypothesis import given
@@ -16,6 +17,9 @@ from hypothesis import strategies as st
 from flowshunt.flows.edits import INSERTED
 from flowshunt.flows.record import FLOW, Bypass, EndReason, FlowTimeouts
 from flowshunt.flows.table import FlowTable
+from flowshunt.packets.capture import open_captures
+from flowshunt.packets.decode import decode
+from flowshunt.packets.headers import FRAGMENT, LATER_FRAGMENT, NO_VLAN
 
 
 def sorted_records(rows):
@@ -188,6 +192,73 @@ def test_no_header_row_makes_a_kernel_read_outside_its_arrays(runs, data):
         legible &= (end <= batch.captured) & (batch.offset.astype(object) + batch.captured <= len(batch.data))
         assert not (tracking.slot[~legible] >= 0).any()
     table.close()
+
+
+@relaxed
+@given(batches())
+def test_the_decoder_s_rows_lead_to_the_same_flows(runs):
+    by_hand, decoded = FlowTable(4096), FlowTable(4096)
+    for packets in runs:
+        batch, headers = batch_of(packets)
+        one, other = by_hand.track(batch, headers), decoded.track(batch, decode(batch))
+        assert (one.slot == other.slot).all()
+        assert (one.direction == other.direction).all()
+        assert (one.events == other.events).all()
+    by_hand.close()
+    decoded.close()
+    assert (by_hand.drain().records == decoded.drain().records).all()
+
+
+CAPTURES = Path(os.environ.get("FLOWSHUNT_SHARED", Path(__file__).parents[4] / "shared")) / "data" / "pcaps"
+
+
+def packets_of(batch, headers):
+    """The packets of decoded frames, as the reference takes them. Times are taken from START on."""
+    for at, row in enumerate(headers):
+        if row["ip_version"] == 0:
+            yield Packet(ip=False, time=int(batch.timestamp[at]) - START)
+            continue
+        frame = batch.frame(at)
+        place, size = (12, 4) if row["ip_version"] == 4 else (8, 16)
+        start = int(row["l3"]) + place
+        fragment = None
+        if row["flags"] & FRAGMENT:
+            fragment = Fragment(int(row["fragment_id"]), 1 if row["flags"] & LATER_FRAGMENT else 0)
+        yield Packet(
+            source=str(ipaddress.ip_address(frame[start : start + size])),
+            destination=str(ipaddress.ip_address(frame[start + size : start + 2 * size])),
+            source_port=int(row["source_port"]),
+            destination_port=int(row["destination_port"]),
+            protocol=int(row["protocol"]),
+            flags=int(row["tcp_flags"]),
+            seq=int(row["seq"]),
+            ack=int(row["ack"]),
+            payload=int(row["payload_length"]),
+            vlan=None if row["vlan"] == NO_VLAN else int(row["vlan"]),
+            inner_vlan=None if row["inner_vlan"] == NO_VLAN else int(row["inner_vlan"]),
+            fragment=fragment,
+            time=int(batch.timestamp[at]) - START,
+            port=int(batch.port[at]),
+            transport=bool(row["l4"]),
+            size=int(batch.wire[at]),
+        )
+
+
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason="no shared captures here")
+def test_real_captures_agree_with_the_reference():
+    frames = 0
+    for path in sorted(CAPTURES.glob("*.pcap")):
+        table, reference = FlowTable(1 << 16), ReferenceTable()
+        with open_captures([path]) as source:
+            for batch in source:
+                headers = decode(batch)
+                tracking = table.track(batch, headers)
+                agree_on_frames(table, tracking, [reference.frame(p) for p in packets_of(batch, headers)])
+                frames += len(batch)
+        table.close()
+        reference.close()
+        agree_on_ended(table, reference)
+    assert frames > 1000
 
 
 @pytest.mark.skipif("NUMBA_BOUNDSCHECK" in os.environ, reason="this is the run with bounds checks")

@@ -4,6 +4,7 @@ All arrays of a table are as long as its capacity and never move; the system com
 come into use, so that a large capacity costs nothing until it is needed.
 """
 
+import contextlib
 import mmap
 import sys
 from collections.abc import Mapping
@@ -119,7 +120,7 @@ STATE = np.dtype(
 """The scalars of a flow table."""
 
 WHEEL = 1024
-"""Buckets of the timer wheel, one a second."""
+"""Buckets of the timer wheel, one a second; one more holds the flows that never time out."""
 
 SECOND = 1_000_000_000
 
@@ -137,7 +138,8 @@ def reserve(dtype: Any, count: int) -> NDArray[Any]:
         no_reserve = 0x4000  # MAP_NORESERVE: no swap is set aside, so that the mapping may exceed free memory
         area = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve)
         if size >= 1 << 22:
-            area.madvise(mmap.MADV_HUGEPAGE)  # rows are reached at random: fewer address translations miss
+            with contextlib.suppress(OSError, AttributeError):
+                area.madvise(mmap.MADV_HUGEPAGE)  # rows are reached at random: fewer address translations miss
         return np.frombuffer(area, kind, count)
     except (MemoryError, OSError, ValueError, OverflowError) as error:
         raise CapabilityError(

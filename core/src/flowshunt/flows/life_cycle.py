@@ -114,6 +114,8 @@ def schedule(rows: Rows, slot: int, live: bool) -> None:
         elif due > next_second + (WHEEL - 2):
             due = next_second + (WHEEL - 2)
         due &= WHEEL - 1
+        if row.timer == TIMER_NEVER:
+            due = WHEEL
         head = rows.wheel[due]
         row.after = head
         row.before = 0

@@ -88,6 +88,11 @@ class Ended:
         return len(self.slots)
 
 
+def _check_action(action: int) -> None:
+    if not 0 <= action <= 0xFF:
+        raise ValueError(f"actions are numbered from 0 to 255, not {action}")
+
+
 class FlowTable:
     """Flows in rows. Not thread-safe.
 
@@ -125,7 +130,7 @@ class FlowTable:
             spare=layout.reserve(np.int32, capacity),
             places=np.zeros(SMALLEST, np.uint64),
             ids=np.zeros(1, np.uint64),
-            wheel=np.zeros(layout.WHEEL, np.int32),
+            wheel=np.zeros(layout.WHEEL + 1, np.int32),
             timeouts=np.array([int(min(max(s, 0.0) * layout.SECOND, longest)) for s in seconds], np.int64),
             state=self._states,
         )
@@ -207,6 +212,7 @@ class FlowTable:
         Returns int32[k] slots (-1: refused) and uint8[k] status: INSERTED, PRESENT, FULL or UNUSABLE. A flow of the
         same key under another id ends with UNLEARNED and makes place. Rows of flows that ended are used again at once.
         """
+        _check_action(action)
         count = len(flows)
         given = np.ascontiguousarray(flows, FLOW).view(layout.FLOW_WORDS)
         slots = np.full(count, -1, np.int32)
@@ -252,6 +258,8 @@ class FlowTable:
 
     def remove(self, slots: NDArray[np.int32], reason: EndReason) -> int:
         """End the flows in `slots`; rows without a live flow are passed over. Returns how many ended."""
+        if reason == EndReason.NONE:
+            raise ValueError("a flow ends for a reason, not for NONE")
         slots = np.asarray(slots, np.int32)
         live = slots[self._live(slots)]
         edit_rows(self._rows, END, int(reason), 0, _NO_FLOWS, live, _NO_STATUS)
@@ -263,6 +271,7 @@ class FlowTable:
         CAPTURE: a NIC; the flow has no timeout here until its NIC's record ends it. LOCAL: the host; the timeout is
         `timeouts.bypassed`. NONE: nobody any more. The time that counts for timeouts starts anew.
         """
+        _check_action(action)
         slots = np.asarray(slots, np.int32)
         live = slots[self._live(slots)]
         self.records["action"][live] = action

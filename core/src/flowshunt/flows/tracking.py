@@ -12,11 +12,11 @@ from flowshunt.flows.fragment_table import DATAGRAMS, complete_fragment
 from flowshunt.flows.key import KEY, KEY_FRAGMENT, KEY_NONE, KEYS, TCP, read_keys, swap_ports
 from flowshunt.flows.layout import HANDSHAKE, SEEN_0
 from flowshunt.flows.life_cycle import ROWS, STEP, Rows, end_flow, observe, retime, start_flow
-from flowshunt.prefetch import prefetch
 from flowshunt.flows.record import Bypass, EndReason, TcpState
 from flowshunt.flows.slot_index import INDEX
 from flowshunt.flows.tcp import ACK, SYN, restarts, tcp_step
 from flowshunt.packets.headers import HEADER, LATER_FRAGMENT
+from flowshunt.prefetch import prefetch
 
 _I64 = types.int64
 _U64 = types.uint64
