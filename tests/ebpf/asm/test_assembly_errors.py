@@ -119,8 +119,9 @@ def test_the_form_is_found_from_the_text(text, form):
 
 WORDS = st.sampled_from(
     ["r0", "w1", "%r2", "=", "+=", "s>>=", "(", ")", "*", "u32", "if", "goto", "lock", "call", "exit", "ll", "+", "-",
-     "1", "0x", "[", "]", ",", ":", "#", ";", "//", "mov", "lddw", "ldxw", ".map", ".function", ".insn", "map", "code_addr",
-     '"', "\n", "\t", "é", "\0", "name", "0xffffffffffffffffff", "skb", "atomic_fetch_add", "cmpxchg_64", "hash", "key"]
+     "1", "0x", "[", "]", ",", ":", "#", ";", "//", "mov", "lddw", "ldxw", ".map", ".function", ".insn", "map",
+     "code_addr", '"', "\n", "\t", "é", "\0", "name", "0xffffffffffffffffff", "skb", "atomic_fetch_add", "cmpxchg_64",
+     "hash", "key"]
 )  # fmt: skip
 
 
