@@ -1,8 +1,9 @@
 """TCP as seen from the middle: where a connection stands after each header.
 
-SYN, SYN-ACK and the initiator's ACK make the handshake. After it, or in a flow that was picked up in the middle, a FIN
-starts CLOSING. CLOSED is reached when both FINs are acknowledged, or by a RST, whose sequence number is not checked: a
-forged one shortens the flow's timeout, and the next SYN then counts as a new connection.
+SYN, SYN-ACK and the initiator's ACK make the handshake; so do crossing SYNs and the initiator's SYN-ACK (simultaneous
+open, RFC 9293, section 3.5). After it, or in a flow that was picked up in the middle, a FIN starts CLOSING. CLOSED is
+reached when both FINs are acknowledged, or by a RST, whose sequence number is not checked: a forged one shortens the
+flow's timeout, and the next SYN then counts as a new connection.
 """
 
 from typing import Any
