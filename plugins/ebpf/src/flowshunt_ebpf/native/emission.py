@@ -60,9 +60,11 @@ class Emission:
         return charge(self.image, index)
 
     def used(self, register: int) -> bool:
-        """Whether the function at hand writes a register."""
+        """Whether the function at hand changes a register, itself or by a tail call: main programs save none."""
         image = self.image
         for i in image.instructions[image.functions[self.function] : image.ends[self.function]]:
+            if i.opcode == CALL_K and not i.src and i.imm == TAIL_CALL:
+                return True
             if i.dst == register and i.opcode & 7 not in (2, 3, 5, 6):
                 return True
             if i.opcode & 7 == 3 and i.opcode & 0xE0 == 0xC0 and register in (i.src, i.dst):
