@@ -5,6 +5,7 @@ reads, and what its callers read.
 """
 
 import ctypes
+import os
 import re
 from pathlib import Path
 
@@ -29,10 +30,13 @@ PROGRAMS = {
 def kernel_live_registers(program: Program) -> dict[int, set[int]]:
     """Slot to live registers, r10 left out, from the kernel's log."""
     log = ctypes.create_string_buffer(1 << 24)
+    opened: list[int] = []
     try:
         btf = load_btf(program.btf)
+        opened += [btf] if btf else []
         maps = [create_map(definition, btf_fd=btf) for definition in program.maps]
-        load_bytes(
+        opened += maps
+        loaded = load_bytes(
             bytecode(program, maps),
             program_type=program.type,
             attach_type=program.attach_type or 0,
@@ -43,6 +47,11 @@ def kernel_live_registers(program: Program) -> dict[int, set[int]]:
         )
     except KernelError as error:
         pytest.skip(f"can't load programs here: {error}")
+    else:
+        opened.append(loaded)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
     _, found, text = log.value.decode().partition("Live regs before insn:")
     if not found:
         pytest.skip("this kernel does not tell live registers")
