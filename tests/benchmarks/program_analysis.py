@@ -2,8 +2,8 @@
 
     python tests/benchmarks/program_analysis.py [--instructions N] [--rounds N] [--object FILE]
 
-The program repeats a piece with loads, stores, arithmetic and a branch. Stages: decode its bytes; split it into blocks and
-find what is live; the text there and back; open and link an object (`--object`). The kernel's time is that of
+The program repeats a piece with loads, stores, arithmetic and a branch. Stages: decode its bytes; find its blocks and
+what is live; the text there and back; open and link an object (`--object`). The kernel's time is that of
 `BPF_PROG_LOAD`, verification and JIT; without the privilege it is left out. Rounds interleave; figures are medians.
 """
 
