@@ -167,6 +167,8 @@ SIDE_TOUCHED = 1 << 5
 """It stands in this batch's list of sides with pending data."""
 SIDE_STREAM = 1 << 6
 """Its group wants stream data."""
+SIDE_TRIGGER = 1 << 7
+"""What is acknowledged is inspected with its next packet: a message of its application is complete."""
 
 SESSION = np.dtype(
     [
@@ -184,8 +186,8 @@ SESSION_BITS = 1 << 2
 """Some of its flowbits may be set."""
 SESSION_IDLE = 1 << 3
 """No rule applies in either direction."""
-SESSION_STREAM = 1 << 4
-"""Stream data is wanted in one direction at least."""
+SESSION_MESSAGES = 1 << 4
+"""Its application's messages alternate (HTTP): one is complete when the other side begins to answer."""
 
 ROW_ESTABLISHED = 1 << 0
 ROW_FIRST = 1 << 1

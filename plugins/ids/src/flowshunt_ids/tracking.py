@@ -39,6 +39,7 @@ from flowshunt_ids.layout import (
     SIDE_FLUSH,
     SIDE_STREAM,
     SIDE_TOUCHED,
+    SIDE_TRIGGER,
 )
 from flowshunt_ids.streams.pool import POOL, Pool
 from flowshunt_ids.streams.reassembly import (
@@ -121,7 +122,10 @@ def _due(sides: NDArray[Any], side: int, chunk: int) -> bool:
     """Whether a side's data is inspected with its packet at hand."""
     if sides[side].head < 0 and sides[side].ahead < 0:
         return False
-    return bool(sides[side].flags & (SIDE_FLUSH | SIDE_ALL)) or distance(sides[side].acked, sides[side].seen) >= chunk
+    if sides[side].flags & (SIDE_FLUSH | SIDE_ALL):
+        return True
+    ready = distance(sides[side].acked, sides[side].seen)
+    return ready >= chunk or (ready > 0 and (sides[side].flags & SIDE_TRIGGER) != 0)
 
 
 @kernel(types.void(_HEADERS, OUTPUT, _I64, _I64, _I64, _I64, _I64, _I64), inline=True, entry=False)
@@ -263,6 +267,7 @@ def track(
                     np.int64(groups[group].stream_scan),
                     marks | SEGMENT_STREAM | SEGMENT_CHUNK,
                 )
+                sides[side].flags &= np.uint16(0xFFFF ^ SIDE_TRIGGER)
             if length > 0 and not flags & ROW_ADDED and not fragment:
                 _whole_payload(
                     headers,

@@ -4,6 +4,8 @@ The rules are Suricata's in IDS mode: a connection counts from its handshake on 
 allowed); data is inspected once the other side has acknowledged it and a chunk of it is there, at FIN, reset and end.
 """
 
+# ruff: noqa: PLR1714, SIM109 -- kernels compare scalars
+
 from typing import Any
 
 import numpy as np
@@ -18,12 +20,14 @@ from flowshunt_ids.layout import (
     ROW_ADDED,
     ROW_ESTABLISHED,
     SESSION,
+    SESSION_MESSAGES,
     SIDE,
     SIDE_ALL,
     SIDE_DEPTH,
     SIDE_FLUSH,
     SIDE_STARTED,
     SIDE_STREAM,
+    SIDE_TRIGGER,
 )
 from flowshunt_ids.streams.pool import DEPTH_REACHED, POOL, Pool
 from flowshunt_ids.streams.reassembly import distance, insert_next
@@ -73,6 +77,27 @@ def _window_scale(data: NDArray[np.uint8], header: int, end: int) -> Any:
             return np.uint16(data[at + 2] if data[at + 2] < _MAX_SCALE else _MAX_SCALE)
         at += max(np.int64(data[at + 1]), 2)
     return np.uint16(NO_SCALE)
+
+
+@kernel(types.boolean(BYTES, _I64, _I64), entry=False)
+def _begins_http(data: NDArray[np.uint8], at: int, length: int) -> bool:
+    """Whether a client's first bytes are the begin of an HTTP request: a method in capitals, then a blank."""
+    if length < 8 or at < 0 or at + 8 > len(data):
+        return False
+    word = np.uint32(0)
+    for step in range(4):
+        word = (word << np.uint32(8)) | np.uint32(data[at + step])
+    return bool(
+        word == 0x47455420  # "GET "
+        or word == 0x504F5354  # "POST"
+        or word == 0x48454144  # "HEAD"
+        or word == 0x50555420  # "PUT "
+        or word == 0x4F505449  # "OPTI"
+        or word == 0x44454C45  # "DELE"
+        or word == 0x434F4E4E  # "CONN"
+        or word == 0x50415443  # "PATC"
+        or word == 0x54524143  # "TRAC"
+    )
 
 
 @kernel(types.void(_SIDES, _I64, types.uint32), entry=False)
@@ -192,6 +217,11 @@ def follow(
             result = ROW_ESTABLISHED
     if length > 0:
         result |= ROW_ADDED
+        if header.seq == sides[side].start and np.int64(sessions[session].client) == side & 1:
+            if _begins_http(data, base + np.int64(header.payload), length):
+                sessions[session].flags |= np.uint16(SESSION_MESSAGES)
+        elif sessions[session].flags & SESSION_MESSAGES:
+            sides[other].flags |= np.uint16(SIDE_TRIGGER)
         if sides[side].flags & SIDE_STREAM and not sides[side].flags & SIDE_DEPTH:
             kept: Any = length
             depth = settings[DEPTH]
