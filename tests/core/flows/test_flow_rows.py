@@ -129,12 +129,19 @@ def test_the_record_of_an_ended_flow_stands_until_its_row_is_used_again():
     assert table.records["id"][0] == 1
 
 
+def counted(packets, size, last):
+    """What a NIC hands over of one flow."""
+    record = np.zeros(1, FLOW)
+    record["packets"], record["bytes"], record["last"] = packets, size, last
+    return record
+
+
 def test_a_new_flow_in_a_used_row_starts_from_nothing():
     table = FlowTable(16)
     slots = track(table, *tcp_session(Packet())).slot[:1]
     table.bypass(slots, 9, Bypass.LOCAL)
     table.records["state"][slots] = 7
-    table.account(slots, np.ones((1, 2), np.uint64), np.ones((1, 2), np.uint64), np.array([START]))
+    table.account(slots, counted([1, 1], [1, 1], START))
     table.close()
     table.drain()
     table.drain()
@@ -316,15 +323,16 @@ def test_what_a_nic_counted_is_added_to_totals_and_to_the_bypassed_part():
     slots = track(table, udp(1), udp(2)).slot
     before = table.records["bytes"][0].tolist()
     given_slots = np.array([slots[0], -1, 9], np.int32)
-    packets = np.array([[2, 3], [9, 9], [9, 9]], np.uint64)
-    table.account(given_slots, packets, packets * np.uint64(100), np.full(3, START + 5 * SECOND))
+    others = counted([9, 9], [900, 900], START + 5 * SECOND)
+    own = counted([2, 3], [200, 300], START + 5 * SECOND)
+    table.account(given_slots, np.concatenate([own, others, others]))
     record = table.records[slots[0]]
     assert record["packets"].tolist() == [3, 3]
     assert record["bytes"].tolist() == [before[0] + 200, 300]
     assert record["bypassed_packets"].tolist() == [2, 3]
     assert record["bypassed_bytes"].tolist() == [200, 300]
     assert record["last"] == START + 5 * SECOND
-    table.account(slots[:1], packets[:1], packets[:1], np.array([START]))
+    table.account(slots[:1], counted([2, 3], [2, 3], START))
     assert table.records[slots[0]]["last"] == START + 5 * SECOND
     assert not table.records[2:]["packets"].any()
 

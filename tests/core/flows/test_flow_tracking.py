@@ -83,12 +83,9 @@ def test_tracking_agrees_with_the_reference(runs, seed, data):
                 table.bypass(slots, 3, kind)
                 reference.bypass(chosen, 3, kind)
             else:
-                table.account(
-                    slots,
-                    np.array([[1, 2]] * len(chosen), np.uint64).reshape(-1, 2),
-                    np.array([[100, 200]] * len(chosen), np.uint64).reshape(-1, 2),
-                    np.full(len(chosen), reference.clock, np.int64),
-                )
+                counted = np.zeros(len(chosen), FLOW)
+                counted["packets"], counted["bytes"], counted["last"] = [1, 2], [100, 200], reference.clock
+                table.account(slots, counted)
                 for number in chosen:
                     reference.account(number, [1, 2], [100, 200], reference.clock)
         agree_on_live(table, reference)

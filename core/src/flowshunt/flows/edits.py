@@ -37,10 +37,14 @@ FIND_ID = 1
 INSERT = 2
 """Put each flow into the table with the action `argument`, give its slot and status."""
 END = 3
-"""End the flows in the slots given, all live, none twice, for the reason `argument`."""
-RETIME = 4
-"""Choose the timers of the flows in the slots given anew, from now on."""
-OBSERVE = 5
+"""End the flows in the slots given, for the reason `argument`. Slots without a live flow are passed over."""
+MARK = 4
+"""Give the flows in the slots given the action `argument & 255` and the bypass `argument >> 8`, and choose their timers
+anew, from now on. Slots without a live flow are passed over."""
+ACCOUNT = 5
+"""Add the packets and bytes of `flows` to those in the slots given, to their totals and to their bypassed part, and
+take their last times. Slots without a live flow are passed over."""
+OBSERVE = 6
 """Take the time `argument` into packet time."""
 
 _0 = np.uint64(0)
@@ -61,21 +65,41 @@ def edit_rows(
 ) -> int:
     """Do one of the things above to `flows` or `slots` from `start` on.
 
-    Returns where it stopped: the length of `slots`, or the flow that found no free row or no place in the index.
+    Returns where it stopped: the length of `slots`, or the flow that found no free row or no place in the index. END
+    returns how many flows it ended.
     """
     state = rows.state[0]
     ids = rows.ids
     mask = np.uint64(len(ids) - 1)
+    ended = 0
     if what == OBSERVE:
         observe(rows, argument)
     for at in range(start, len(slots)):
         if what >= END:
             slot: Any = np.int64(slots[at])
+            if slot < 0 or slot >= state.high or rows.life[slot].bucket == 0:
+                continue
             if what == END:
                 end_flow(rows, slot, argument)
-            elif what == RETIME:
-                rows.life[slot].seen = state.clock
+                ended += 1
+                continue
+            rows.life[slot].seen = state.clock
+            marked = rows.records[slot]
+            if what == MARK:
+                marked.action = argument & 255
+                marked.bypass = argument >> 8
                 retime(rows, slot)
+            else:
+                counted = flows[at]
+                marked.packets_0 += counted.packets_0
+                marked.packets_1 += counted.packets_1
+                marked.bytes_0 += counted.bytes_0
+                marked.bytes_1 += counted.bytes_1
+                marked.bypassed_packets_0 += counted.packets_0
+                marked.bypassed_packets_1 += counted.packets_1
+                marked.bypassed_bytes_0 += counted.bytes_0
+                marked.bypassed_bytes_1 += counted.bytes_1
+                marked.last = max(marked.last, counted.last)
             continue
         flow = flows[at]
         slots[at] = -1
@@ -140,4 +164,4 @@ def edit_rows(
                 rows.records[slot].action = argument
             status[at] = answer
         slots[at] = slot
-    return len(slots)
+    return ended if what == END else len(slots)

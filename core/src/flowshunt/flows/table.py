@@ -29,22 +29,23 @@ from flowshunt.errors import InputError
 from flowshunt.flows import layout
 from flowshunt.flows.counters import FlowCounters
 from flowshunt.flows.edits import (
+    ACCOUNT,
     END,
     FIND,
     FIND_ID,
     FULL,
     INSERT,
     INSERTED,
+    MARK,
     OBSERVE,
     PRESENT,
-    RETIME,
     UNUSABLE,
     edit_rows,
 )
 from flowshunt.flows.fragment_table import DATAGRAM
 from flowshunt.flows.key import KEY
 from flowshunt.flows.life_cycle import ID_FACTOR, Rows
-from flowshunt.flows.record import FLOW, Bypass, EndReason, FlowTimeouts
+from flowshunt.flows.record import FLOW, Bypass, EndReason, FlowTimeouts, clear_rows, take_flows
 from flowshunt.flows.siphash import hash_key
 from flowshunt.flows.slot_index import SMALLEST, index_of
 from flowshunt.flows.tracking import AUTO_UNLEARN, BLOCK, CREATE, track_frames
@@ -60,6 +61,7 @@ _MOST_ROWS = 1 << 30
 
 _NO_FLOWS = np.empty(0, layout.FLOW_WORDS)
 _NO_STATUS = np.empty(0, np.uint8)
+_NO_SLOTS = np.empty(0, np.int32)
 
 
 @attrs.frozen(eq=False)
@@ -248,22 +250,11 @@ class FlowTable:
         edit_rows(self._rows, FIND_ID, 0, 0, wanted.view(layout.FLOW_WORDS), slots, _NO_STATUS)
         return slots
 
-    def _live(self, slots: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which slots hold a live flow, each slot only where it comes first."""
-        inside = (slots >= 0) & (slots < int(self._state["high"]))
-        live = inside & (self._rows.life["bucket"][np.where(inside, slots, 0)] != 0)
-        first = np.zeros(len(slots), np.bool_)
-        first[np.unique(slots, return_index=True)[1]] = True
-        return live & first
-
     def remove(self, slots: NDArray[np.int32], reason: EndReason) -> int:
         """End the flows in `slots`; rows without a live flow are passed over. Returns how many ended."""
         if reason == EndReason.NONE:
             raise ValueError("a flow ends for a reason, not for NONE")
-        slots = np.asarray(slots, np.int32)
-        live = slots[self._live(slots)]
-        edit_rows(self._rows, END, int(reason), 0, _NO_FLOWS, live, _NO_STATUS)
-        return len(live)
+        return int(self._edit(END, int(reason), slots))
 
     def bypass(self, slots: NDArray[np.int32], action: int, kind: Bypass) -> None:
         """Say who acts on the rest of the flows in `slots`, and how. Rows without a live flow are passed over.
@@ -272,45 +263,28 @@ class FlowTable:
         `timeouts.bypassed`. NONE: nobody any more. The time that counts for timeouts starts anew.
         """
         _check_action(action)
-        slots = np.asarray(slots, np.int32)
-        live = slots[self._live(slots)]
-        self.records["action"][live] = action
-        self.records["bypass"][live] = int(kind)
-        edit_rows(self._rows, RETIME, 0, 0, _NO_FLOWS, live, _NO_STATUS)
+        self._edit(MARK, action | int(kind) << 8, slots)
 
-    def account(
-        self,
-        slots: NDArray[np.int32],
-        packets: NDArray[np.uint64],
-        bytes: NDArray[np.uint64],
-        last: NDArray[np.int64],
-    ) -> None:
-        """Add what a NIC counted for the flows in `slots` (int32[k]), to their totals and to their bypassed part.
+    def account(self, slots: NDArray[np.int32], counted: NDArray[Any]) -> None:
+        """Add what a NIC counted for the flows in `slots` to their totals and to their bypassed part.
 
-        `packets` and `bytes` are uint64[k, 2] by direction, `last` is int64[k], the time of the NIC's last frame in ns.
+        counted: FLOW[k], of which `packets`, `bytes` and `last` count. Rows without a live flow are passed over.
         """
-        shape = (len(slots), 2)
-        if packets.shape != shape or bytes.shape != shape or last.shape != shape[:1]:
-            raise ValueError(f"{len(slots)} slots need packets and bytes of shape {shape} and as many times")
-        slots = np.asarray(slots, np.int32)
-        inside = (slots >= 0) & (slots < int(self._state["high"]))
-        rows = np.flatnonzero(inside)
-        rows = rows[self._rows.life["bucket"][slots[rows]] != 0]
-        live = slots[rows]
-        for field, added in (("packets", packets), ("bytes", bytes)):
-            for total in (field, f"bypassed_{field}"):
-                np.add.at(self.records[total], live, added[rows])
-        np.maximum.at(self.records["last"], live, last[rows])
-        self._rows.life["seen"][live] = self.clock
+        if len(slots) != len(counted):
+            raise ValueError(f"{len(slots)} slots need as many records, not {len(counted)}")
+        self._edit(ACCOUNT, 0, slots, np.ascontiguousarray(counted, FLOW).view(layout.FLOW_WORDS))
+
+    def _edit(self, what: int, argument: int, slots: NDArray[Any], flows: NDArray[Any] = _NO_FLOWS) -> Any:
+        return edit_rows(self._rows, what, argument, 0, flows, np.ascontiguousarray(slots, np.int32), _NO_STATUS)
 
     def expire(self, now: int) -> None:
         """Take a time in ns (of frames that went elsewhere) into packet time, as a frame's, and end idle flows."""
-        edit_rows(self._rows, OBSERVE, now, 0, _NO_FLOWS, np.empty(0, np.int32), _NO_STATUS)
+        self._edit(OBSERVE, now, _NO_SLOTS)
 
     def close(self) -> None:
         """End every flow (SHUTDOWN), in the order of their rows."""
         live = np.flatnonzero(self._rows.life["bucket"][: int(self._state["high"])])
-        edit_rows(self._rows, END, int(EndReason.SHUTDOWN), 0, _NO_FLOWS, live.astype(np.int32), _NO_STATUS)
+        self._edit(END, int(EndReason.SHUTDOWN), live)
 
     def drain(self) -> Ended:
         """The flows that have ended since the last call, in the order they did; those of the last call are cleared."""
@@ -326,7 +300,7 @@ class FlowTable:
     def _take_ended(self) -> Ended:
         slots = self._rows.spare[self.capacity - int(self._state["ended"]) :][::-1].copy()
         self._state["ended"] = 0
-        return Ended(self.records[slots], slots)
+        return Ended(take_flows(self.records, slots), slots)
 
     def _clear_ended(self) -> bool:
         """Free the rows of all flows that have ended; their records wait for `drain`. False: there was none."""
@@ -339,8 +313,8 @@ class FlowTable:
 
     def _free(self, lists: list[NDArray[np.int32]]) -> None:
         for slots in lists:
-            self.records[slots] = np.zeros((), FLOW)
-            self._rows.life[slots] = np.zeros((), layout.LIFE)
+            clear_rows(self.records, slots)
+            clear_rows(self._rows.life, slots)
             free = int(self._state["free"])
             self._rows.spare[free : free + len(slots)] = slots
             self._state["free"] = free + len(slots)

@@ -20,7 +20,7 @@ from flowshunt.engine import (
     Verdicts,
 )
 from flowshunt.errors import ContractError
-from flowshunt.flows.record import Bypass, EndReason, TcpState
+from flowshunt.flows.record import Bypass, EndReason, TcpState, take_flows
 from flowshunt.flows.table import Ended, FlowTable
 from flowshunt.nic import ALREADY_LEARNED, LEARNED, Nic
 from flowshunt.packets.batch import FrameBatch
@@ -253,25 +253,28 @@ class Host:
         The host keeps TCP flows that have closed already (of those little can follow), and what the card refuses.
         """
         records = self._table.records
+        alike: dict[tuple[str, tuple[tuple[str, int], ...]], list[int]] = {}
         for index, asked in enumerate(verdicts.requests):
             request = self._wanted(asked)
+            alike.setdefault((request.action, tuple(request.parameters.items())), []).append(index)
+        for indices in alike.values():
+            request = self._wanted(verdicts.requests[indices[0]])
             slots = verdicts.bypass_slot
-            if len(verdicts.requests) > 1:
-                slots = slots[verdicts.bypass_request == index]
+            if len(alike) > 1:
+                slots = slots[np.isin(verdicts.bypass_request, indices)]
             if not len(slots):
                 continue
             number = self._number(request.action)
             if self._mode is BypassMode.HARDWARE:
-                flows = records[slots]
-                lasting = (flows["end_reason"] == EndReason.NONE) & (flows["tcp_state"] != TcpState.CLOSED)
-                if not lasting.all():
-                    flows = flows[lasting]
-                status = self._nic.learn(flows, request.action, request.parameters)
-                learned = lasting.copy()
-                learned[lasting] = (status == LEARNED) | (status == ALREADY_LEARNED)
+                flows = take_flows(records, slots)
+                lasting = np.flatnonzero(
+                    (flows["end_reason"] == EndReason.NONE) & (flows["tcp_state"] != TcpState.CLOSED)
+                )
+                status = self._nic.learn(take_flows(flows, lasting), request.action, request.parameters)
+                learned = lasting[(status == LEARNED) | (status == ALREADY_LEARNED)]
                 self._table.bypass(slots[learned], number, Bypass.CAPTURE)
-                self.flows_bypassed["capture"] += int(np.count_nonzero(learned))
-                slots = slots[~learned]
+                self.flows_bypassed["capture"] += len(learned)
+                slots = np.delete(slots, learned)
             if len(slots):
                 self._table.bypass(slots, number, Bypass.LOCAL)
                 ended = slots[records["end_reason"][slots] != EndReason.NONE]
@@ -316,9 +319,7 @@ class Host:
     def _take_in(self, records: NDArray[Any]) -> None:
         """Add what the card counted to the host's records, and end those flows for the card's reason."""
         slots = self._table.find_ids(records["id"])
-        known = slots >= 0
-        slots, records = slots[known], records[known]
-        self._table.account(slots, records["packets"], records["bytes"], records["last"])
+        self._table.account(slots, records)
         reasons = records["end_reason"]
         for reason in np.flatnonzero(np.bincount(reasons)).tolist():
             self._table.remove(slots[reasons == reason], EndReason(reason))
