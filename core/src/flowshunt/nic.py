@@ -50,7 +50,7 @@ class Delivery:
             has to decode by itself.
         captured: uint32[k], how many bytes of each are delivered, where an action slices frames; None: all captured.
         disposition: uint8[n], for each frame of the batch the sum of `action.HOST` and `action.TRANSMIT`.
-        action: uint8[n], for each frame 0 (no flow entry) or the number that the card gave the action when it was learned.
+        action: uint8[n], for each frame 0 (no flow entry) or the number that the card gave to the entry's action.
     """
 
     rows: NDArray[np.int64]
