@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import click
-from flowshunt import hookimpl
 
+from flowshunt import hookimpl
 from flowshunt_ebpf.cli.group import bpf
 
 
