@@ -3,12 +3,31 @@
 import struct
 
 import pytest
+
 from flowshunt.errors import InputError
 from flowshunt.insn import (
-    ADD, DW, JEQ, JNE, LD_IMM64, PSEUDO_MAP_IDX, R0, R1, R6, R10, W, Instruction, alu64_imm, call, exit_, jmp_imm, ldx, mov64, mov64_imm,
-    st, stx,
-)  # fmt: skip
-from flowshunt_ebpf.contexts.layout import CGROUP_SKB, MEMORY, SOCKET_FILTER, TC, XDP
+    ADD,
+    DW,
+    JEQ,
+    JNE,
+    LD_IMM64,
+    PSEUDO_MAP_IDX,
+    R0,
+    R1,
+    R10,
+    Instruction,
+    W,
+    alu64_imm,
+    call,
+    exit_,
+    jmp_imm,
+    ldx,
+    mov64,
+    mov64_imm,
+    st,
+    stx,
+)
+from flowshunt_ebpf.contexts.layout import CGROUP_SKB, SOCKET_FILTER, TC, XDP
 from flowshunt_ebpf.kernel.runner import run_in_kernel
 from flowshunt_ebpf.kernel.syscall import missing
 from flowshunt_ebpf.maps.create import create_all
@@ -29,18 +48,20 @@ def both(context, *instructions, packet=PACKET, maps=(), fill=None):
     image = prepare(Program(tuple(instructions), maps=tuple(maps)), held, context=context)
     results = []
     verdict = None
-    for load in (run_in_kernel, lambda image, machine: host(image, machine, verdict)):
+    for load in (run_in_kernel, host):
         for m in held:
             m.clear()
         if fill:
             fill(*held)
         machine.set_packet(packet)
-        loaded = load(image, machine)
+        loaded = load(image, machine) if load is run_in_kernel else load(image, machine, verdict)
         outcome = loaded.run()
-        verdict = getattr(loaded, "verdict", None)
+        verdict = loaded.verdict
         loaded.close()
         assert outcome.fault is None
-        results.append((outcome.value & 0xFFFFFFFF, machine.packet(), machine.meta(), [sorted(m.items()) for m in held]))
+        results.append(
+            (outcome.value & 0xFFFFFFFF, machine.packet(), machine.meta(), [sorted(m.items()) for m in held])
+        )
     return results
 
 
@@ -144,20 +165,39 @@ def test_a_changed_mark_comes_back():
     machine = Machine(TC)
     machine.set_packet(PACKET)
     machine.set_context({"mark": 5})
-    loaded = run_in_kernel(prepare(Program((ldx(W, 2, R1, 8), alu64_imm(ADD, 2, 1), stx(W, R1, 2, 8), mov64_imm(0, 0), exit_())), context=TC), machine)
+    loaded = run_in_kernel(
+        prepare(
+            Program((ldx(W, 2, R1, 8), alu64_imm(ADD, 2, 1), stx(W, R1, 2, 8), mov64_imm(0, 0), exit_())), context=TC
+        ),
+        machine,
+    )
     loaded.run()
     loaded.close()
     assert machine.context_field("mark") == 6
 
 
-@pytest.mark.parametrize("kind", [MapType.ARRAY, MapType.HASH, MapType.LRU_HASH, MapType.PERCPU_ARRAY, MapType.PERCPU_HASH])
+@pytest.mark.parametrize(
+    "kind", [MapType.ARRAY, MapType.HASH, MapType.LRU_HASH, MapType.PERCPU_ARRAY, MapType.PERCPU_HASH]
+)
 def test_maps_go_in_and_come_back(kind):
     code = (
-        st(W, R10, -4, 2), *stack_pointer(2, -4), Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0), call(1), jmp_imm(JEQ, R0, 0, 3),
-        ldx(DW, 1, R0, 0), alu64_imm(ADD, 1, 5), stx(DW, R0, 1, 0),
-        st(W, R10, -4, 3), st(DW, R10, -16, 9), *stack_pointer(2, -4), *stack_pointer(3, -16), mov64_imm(4, 0),
-        Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0), call(2), exit_(),
-    )  # fmt: skip
+        st(W, R10, -4, 2),
+        *stack_pointer(2, -4),
+        Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0),
+        call(1),
+        jmp_imm(JEQ, R0, 0, 3),
+        ldx(DW, 1, R0, 0),
+        alu64_imm(ADD, 1, 5),
+        stx(DW, R0, 1, 0),
+        st(W, R10, -4, 3),
+        st(DW, R10, -16, 9),
+        *stack_pointer(2, -4),
+        *stack_pointer(3, -16),
+        mov64_imm(4, 0),
+        Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0),
+        call(2),
+        exit_(),
+    )
     definition = MapDefinition("m", kind, 4, 8, 4)
 
     def fill(m):
@@ -168,15 +208,45 @@ def test_maps_go_in_and_come_back(kind):
     agree(XDP, *code, maps=(definition,), fill=fill)
 
 
-@pytest.mark.parametrize(("text", "base"), [(b"123", 0), (b" -42x", 10), (b"0x1fz", 0), (b"0x", 0), (b"017", 0), (b"09", 0), (b"zz", 10),
-                                            (b"-", 0), (b"+5", 10), (b"9223372036854775807", 0), (b"9223372036854775808", 0),
-                                            (b"-9223372036854775808", 0), (b"-9223372036854775809", 0), (b"0X1F", 16), (b"ffg", 16)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "base"),
+    [
+        (b"123", 0),
+        (b" -42x", 10),
+        (b"0x1fz", 0),
+        (b"0x", 0),
+        (b"017", 0),
+        (b"09", 0),
+        (b"zz", 10),
+        (b"-", 0),
+        (b"+5", 10),
+        (b"9223372036854775807", 0),
+        (b"9223372036854775808", 0),
+        (b"-9223372036854775808", 0),
+        (b"-9223372036854775809", 0),
+        (b"0X1F", 16),
+        (b"ffg", 16),
+    ],
+)
 def test_parsing_numbers(text, base):
     for number in (105, 106):
         code = [st(DW, R10, -32 + 8 * k, 0) for k in range(4)]
         code += [st(0x10, R10, -32 + k, byte) for k, byte in enumerate(text)]
-        code += [*stack_pointer(1, -32), mov64_imm(2, len(text)), mov64_imm(3, base), *stack_pointer(4, -8), call(number)]
-        code += [mov64(6, 0), ldx(DW, 7, R10, -8), alu64_imm(0x20, 6, 1000003), Instruction(0x0F, 6, 7), mov64(0, 6), exit_()]
+        code += [
+            *stack_pointer(1, -32),
+            mov64_imm(2, len(text)),
+            mov64_imm(3, base),
+            *stack_pointer(4, -8),
+            call(number),
+        ]
+        code += [
+            mov64(6, 0),
+            ldx(DW, 7, R10, -8),
+            alu64_imm(0x20, 6, 1000003),
+            Instruction(0x0F, 6, 7),
+            mov64(0, 6),
+            exit_(),
+        ]
         agree_where_allowed(code)
 
 
@@ -186,5 +256,3 @@ def agree_where_allowed(code):
         agree(XDP, *code)
     except InputError as refused:
         pytest.skip(f"not for XDP: {refused}")
-
-

@@ -3,10 +3,32 @@
 import struct
 
 import pytest
+
 from flowshunt.insn import (
-    ADD, B, DW, H, LD_IMM64, PSEUDO_FUNC, PSEUDO_MAP_IDX, R0, R1, R10, W, Instruction, alu64, alu64_imm, call, exit_, jmp_imm, ldx,
-    mov64, mov64_imm, st, stx, JEQ, JNE,
-)  # fmt: skip
+    ADD,
+    DW,
+    JEQ,
+    JNE,
+    LD_IMM64,
+    PSEUDO_FUNC,
+    PSEUDO_MAP_IDX,
+    R0,
+    R1,
+    R10,
+    B,
+    Instruction,
+    W,
+    alu64,
+    alu64_imm,
+    call,
+    exit_,
+    jmp_imm,
+    ldx,
+    mov64,
+    mov64_imm,
+    st,
+    stx,
+)
 from flowshunt_ebpf.contexts.layout import MEMORY, TC, XDP
 from flowshunt_ebpf.maps.create import create_all
 from flowshunt_ebpf.native import state
@@ -21,7 +43,9 @@ from flowshunt_ebpf.program import MapDefinition, MapType, Program
 RUNNERS = {
     "interpret": interpret,
     "host": host,
-    "host, verified": lambda image, machine: host(image, machine, Verdict(True, digest(image.program, image.context), "test")),
+    "host, verified": lambda image, machine: host(
+        image, machine, Verdict(True, digest(image.program, image.context), "test")
+    ),
     "unicorn-arm64": lambda image, machine: emulate(image, machine, "arm64"),
 }
 
@@ -60,14 +84,30 @@ def signed(value):
     return value - (1 << 64) if value >> 63 else value
 
 
-@pytest.mark.parametrize("kind", [MapType.ARRAY, MapType.HASH, MapType.LRU_HASH, MapType.PERCPU_ARRAY, MapType.PERCPU_HASH])
+@pytest.mark.parametrize(
+    "kind", [MapType.ARRAY, MapType.HASH, MapType.LRU_HASH, MapType.PERCPU_ARRAY, MapType.PERCPU_HASH]
+)
 def test_a_program_counts_in_a_map(bench, kind):
     b = bench(MapDefinition("m", kind, 4, 8, 4))
     count = (
-        st(W, R10, -4, 2), st(DW, R10, -16, 5), *stack_pointer(2, -4), map_pointer(0), call(1), jmp_imm(JNE, R0, 0, 7),
-        *stack_pointer(2, -4), *stack_pointer(3, -16), mov64_imm(4, 0), map_pointer(0), call(2), exit_(),
-        ldx(DW, R1, R0, 0), alu64_imm(ADD, R1, 1), stx(DW, R0, R1, 0), mov64(0, R1), exit_(),
-    )  # fmt: skip
+        st(W, R10, -4, 2),
+        st(DW, R10, -16, 5),
+        *stack_pointer(2, -4),
+        map_pointer(0),
+        call(1),
+        jmp_imm(JNE, R0, 0, 7),
+        *stack_pointer(2, -4),
+        *stack_pointer(3, -16),
+        mov64_imm(4, 0),
+        map_pointer(0),
+        call(2),
+        exit_(),
+        ldx(DW, R1, R0, 0),
+        alu64_imm(ADD, R1, 1),
+        stx(DW, R0, R1, 0),
+        mov64(0, R1),
+        exit_(),
+    )
     count = list(count)
     count[6] = jmp_imm(JNE, R0, 0, 9)
     results = [b.run(*count) for _ in range(3)]
@@ -82,7 +122,14 @@ def test_deleting_from_an_array_is_not_valid(bench):
 
 def test_an_update_past_an_array_is_refused(bench):
     b = bench(MapDefinition("m", MapType.ARRAY, 4, 8, 4))
-    code = (st(W, R10, -4, 4), st(DW, R10, -16, 1), *stack_pointer(2, -4), *stack_pointer(3, -16), mov64_imm(4, 0), map_pointer(0))
+    code = (
+        st(W, R10, -4, 4),
+        st(DW, R10, -16, 1),
+        *stack_pointer(2, -4),
+        *stack_pointer(3, -16),
+        mov64_imm(4, 0),
+        map_pointer(0),
+    )
     assert signed(b.run(*code, call(2), exit_())) == -7
 
 
@@ -111,11 +158,28 @@ def test_queue_helpers(bench):
 
 def test_a_ring_delivers_records_in_order(bench):
     b = bench(MapDefinition("ring", MapType.RINGBUF, 0, 0, 64))
-    output = (st(DW, R10, -8, 0x41), *stack_pointer(2, -8), mov64_imm(3, 8), mov64_imm(4, 0), map_pointer(0), call(130), exit_())
+    output = (
+        st(DW, R10, -8, 0x41),
+        *stack_pointer(2, -8),
+        mov64_imm(3, 8),
+        mov64_imm(4, 0),
+        map_pointer(0),
+        call(130),
+        exit_(),
+    )
     reserve = (
-        map_pointer(0), mov64_imm(2, 16), mov64_imm(3, 0), call(131), jmp_imm(JEQ, R0, 0, 5),
-        st(DW, R0, 0, 0x42), st(DW, R0, 8, 0x43), mov64(R1, R0), mov64_imm(2, 0), call(132), exit_(),
-    )  # fmt: skip
+        map_pointer(0),
+        mov64_imm(2, 16),
+        mov64_imm(3, 0),
+        call(131),
+        jmp_imm(JEQ, R0, 0, 5),
+        st(DW, R0, 0, 0x42),
+        st(DW, R0, 8, 0x43),
+        mov64(R1, R0),
+        mov64_imm(2, 0),
+        call(132),
+        exit_(),
+    )
     discard = (
         map_pointer(0), mov64_imm(2, 8), mov64_imm(3, 0), call(131), jmp_imm(JEQ, R0, 0, 3),
         mov64(R1, R0), mov64_imm(2, 0), call(133), mov64_imm(0, 0), exit_(),
@@ -136,10 +200,23 @@ def test_a_ring_delivers_records_in_order(bench):
 def test_a_callback_runs_until_it_says_stop(bench):
     b = bench()
     loop = (
-        mov64_imm(1, 10), Instruction(LD_IMM64, 2, PSEUDO_FUNC, 0, 9), *stack_pointer(3, -8), mov64_imm(4, 0), st(DW, R10, -8, 0),
-        call(181), ldx(DW, 1, R10, -8), alu64(ADD, R0, 1), exit_(),
-        ldx(DW, 3, 2, 0), alu64_imm(ADD, 3, 100), stx(DW, 2, 3, 0), mov64_imm(0, 0), jmp_imm(JNE, 1, 6, 1), mov64_imm(0, 1), exit_(),
-    )  # fmt: skip
+        mov64_imm(1, 10),
+        Instruction(LD_IMM64, 2, PSEUDO_FUNC, 0, 9),
+        *stack_pointer(3, -8),
+        mov64_imm(4, 0),
+        st(DW, R10, -8, 0),
+        call(181),
+        ldx(DW, 1, R10, -8),
+        alu64(ADD, R0, 1),
+        exit_(),
+        ldx(DW, 3, 2, 0),
+        alu64_imm(ADD, 3, 100),
+        stx(DW, 2, 3, 0),
+        mov64_imm(0, 0),
+        jmp_imm(JNE, 1, 6, 1),
+        mov64_imm(0, 1),
+        exit_(),
+    )
     assert b.run(*loop) == 7 + 700
 
 
@@ -155,17 +232,33 @@ def test_bpf_loop_refuses_flags_and_too_many(bench):
 @pytest.mark.parametrize(
     ("text", "base", "expected", "number"),
     [
-        (b"123", 0, 3, 123), (b" -42x", 10, 4, -42), (b"0x1fz", 0, 4, 31), (b"017", 0, 3, 15), (b"ff", 16, 2, 255), (b"0x", 0, 1, 0),
-        (b"zz", 10, -22, None), (b"-", 0, -22, None), (b"9223372036854775807", 0, 19, (1 << 63) - 1), (b"9223372036854775808", 0, -34, None),
-        (b"-9223372036854775808", 0, 20, -(1 << 63)), (b"99999999999999999999999", 0, -34, None), (b"12", 3, -22, None),
+        (b"123", 0, 3, 123),
+        (b" -42x", 10, 4, -42),
+        (b"0x1fz", 0, 4, 31),
+        (b"017", 0, 3, 15),
+        (b"ff", 16, 2, 255),
+        (b"0x", 0, 1, 0),
+        (b"zz", 10, -22, None),
+        (b"-", 0, -22, None),
+        (b"9223372036854775807", 0, 19, (1 << 63) - 1),
+        (b"9223372036854775808", 0, -34, None),
+        (b"-9223372036854775808", 0, 20, -(1 << 63)),
+        (b"99999999999999999999999", 0, -34, None),
+        (b"12", 3, -22, None),
     ],
-)  # fmt: skip
+)
 def test_strtol(bench, text, base, expected, number):
     b = bench()
     padded = text.ljust(24, b"\0")
     code = [st(DW, R10, -32 + 8 * k, 0) for k in range(3)]
     code += [st(B, R10, -32 + k, byte) for k, byte in enumerate(text)]
-    code += [*stack_pointer(1, -32), mov64_imm(2, len(padded.rstrip(b"\0"))), mov64_imm(3, base), *stack_pointer(4, -8), call(105)]
+    code += [
+        *stack_pointer(1, -32),
+        mov64_imm(2, len(padded.rstrip(b"\0"))),
+        mov64_imm(3, base),
+        *stack_pointer(4, -8),
+        call(105),
+    ]
     result = signed(b.run(*code, exit_()))
     assert result == expected
     if number is not None:
@@ -174,9 +267,12 @@ def test_strtol(bench, text, base, expected, number):
 
 def test_strncmp_compares_up_to_the_zero_byte(bench):
     b = bench()
+
     def compare(left, right, size):
         code = [st(DW, R10, -16, 0), st(DW, R10, -8, 0)]
-        code += [st(B, R10, -16 + k, byte) for k, byte in enumerate(left)] + [st(B, R10, -8 + k, byte) for k, byte in enumerate(right)]
+        code += [st(B, R10, -16 + k, byte) for k, byte in enumerate(left)] + [
+            st(B, R10, -8 + k, byte) for k, byte in enumerate(right)
+        ]
         code += [*stack_pointer(1, -16), mov64_imm(2, size), *stack_pointer(3, -8), call(182), exit_()]
         value = b.run(*code) & 0xFFFFFFFF
         return value - (1 << 32) if value >> 31 else value
@@ -206,7 +302,15 @@ def test_trace_output_is_formatted_in_python(bench):
     b = bench()
     text = b"n=%d x=%llx u=%u\0\0\0\0\0\0\0\0"
     code = [st(W, R10, -24 + 4 * k, int.from_bytes(text[4 * k : 4 * k + 4], "little", signed=True)) for k in range(6)]
-    code += [*stack_pointer(1, -24), mov64_imm(2, 17), mov64_imm(3, -5), mov64_imm(4, 255), mov64_imm(5, 7), call(6), exit_()]
+    code += [
+        *stack_pointer(1, -24),
+        mov64_imm(2, 17),
+        mov64_imm(3, -5),
+        mov64_imm(4, 255),
+        mov64_imm(5, 7),
+        call(6),
+        exit_(),
+    ]
     b.run(*code)
     assert b.machine.trace() == ["n=-5 x=ff u=7"]
 
@@ -221,8 +325,8 @@ def test_a_spin_lock_is_taken_and_given_back(bench):
     assert b.maps[0].lookup(bytes(4)) == bytes(8)
 
 
-def xdp(*rest, start=(mov64(6, 1),)):
-    return (*start, *rest)
+def xdp(*rest):
+    return (mov64(6, 1), *rest)
 
 
 def test_heads_tails_and_metadata_move(bench):
@@ -252,11 +356,27 @@ def test_bytes_of_the_packet_are_copied(bench):
     packet = bytes(range(64))
     for context, loads, stores in ((XDP, 189, 190), (TC, 26, 9)):
         b = bench(context=context)
-        code = (*stack_pointer(3, -8), mov64_imm(2, 20), mov64_imm(4, 8), call(loads), jmp_imm(JNE, 0, 0, 1), ldx(DW, 0, R10, -8), exit_())
+        code = (
+            *stack_pointer(3, -8),
+            mov64_imm(2, 20),
+            mov64_imm(4, 8),
+            call(loads),
+            jmp_imm(JNE, 0, 0, 1),
+            ldx(DW, 0, R10, -8),
+            exit_(),
+        )
         assert b.run(*code, packet=packet) == int.from_bytes(packet[20:28], "little")
         beyond = (st(DW, R10, -8, 1), *stack_pointer(3, -8), mov64_imm(2, 57), mov64_imm(4, 8), call(loads), exit_())
         assert signed(b.run(*beyond, packet=packet)) in (-22, -14)
-        store = (st(DW, R10, -8, -1), *stack_pointer(3, -8), mov64_imm(2, 30), mov64_imm(4, 2), mov64_imm(5, 0), call(stores), exit_())
+        store = (
+            st(DW, R10, -8, -1),
+            *stack_pointer(3, -8),
+            mov64_imm(2, 30),
+            mov64_imm(4, 2),
+            mov64_imm(5, 0),
+            call(stores),
+            exit_(),
+        )
         assert b.run(*store, packet=packet) == 0
         assert b.machine.packet() == packet[:30] + b"\xff\xff" + packet[32:]
 
@@ -321,7 +441,16 @@ def test_events_carry_bytes_of_the_packet(bench):
 def test_the_value_of_the_machines_cpu_is_used():
     definition = MapDefinition("m", MapType.PERCPU_ARRAY, 4, 8, 2)
     maps = create_all((definition,), cpus=3)
-    code = (st(W, R10, -4, 1), *stack_pointer(2, -4), map_pointer(0), call(1), jmp_imm(JEQ, R0, 0, 1), st(DW, R0, 0, 7), mov64_imm(0, 0), exit_())
+    code = (
+        st(W, R10, -4, 1),
+        *stack_pointer(2, -4),
+        map_pointer(0),
+        call(1),
+        jmp_imm(JEQ, R0, 0, 1),
+        st(DW, R0, 0, 7),
+        mov64_imm(0, 0),
+        exit_(),
+    )
     for cpu in (0, 2):
         for load in RUNNERS.values():
             maps[0].clear()
@@ -330,5 +459,3 @@ def test_the_value_of_the_machines_cpu_is_used():
             expected = [0, 0, 0]
             expected[cpu] = 7
             assert list(struct.unpack("<3Q", maps[0].lookup(struct.pack("<I", 1)))) == expected
-
-

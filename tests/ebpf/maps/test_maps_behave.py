@@ -5,12 +5,13 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from flowshunt.errors import InputError
 from flowshunt_ebpf.maps.create import create
 from flowshunt_ebpf.maps.map import EXIST, NO_EXIST
 from flowshunt_ebpf.program import MapDefinition, MapFlag, MapType
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 HASHES = (MapType.HASH, MapType.PERCPU_HASH, MapType.LRU_HASH, MapType.LRU_PERCPU_HASH)
 

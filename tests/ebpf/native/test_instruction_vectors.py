@@ -43,7 +43,7 @@ from flowshunt.insn import (
     mov64,
     mov64_imm,
     stx,
-)  # fmt: skip
+)
 from flowshunt_ebpf.native.emulator import emulate
 from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.image import prepare

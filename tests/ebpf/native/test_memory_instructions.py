@@ -33,7 +33,7 @@ from flowshunt.insn import (
     mov64,
     mov64_imm,
     stx,
-)  # fmt: skip
+)
 from flowshunt_ebpf.native.emulator import emulate
 from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.image import prepare
@@ -173,9 +173,11 @@ def test_ordered_load_and_store(run, size):
     count = {B: 1, H: 2, W: 4, DW: 8}[size]
     mask = (1 << 8 * count) - 1
     value, after = run(
-        ld_imm64(3, GIVEN), Instruction(STX | ATOMIC | size, 1, 3, 8, STORE_REL), Instruction(STX | ATOMIC | size, 0, 1, 0, LOAD_ACQ),
+        ld_imm64(3, GIVEN),
+        Instruction(STX | ATOMIC | size, 1, 3, 8, STORE_REL),
+        Instruction(STX | ATOMIC | size, 0, 1, 0, LOAD_ACQ),
         memory=struct.pack("<QQ", OLD, 0),
-    )  # fmt: skip
+    )
     assert value == OLD & mask
     assert struct.unpack("<QQ", after) == (OLD, GIVEN & mask)
 

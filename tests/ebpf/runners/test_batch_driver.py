@@ -4,11 +4,36 @@ import struct
 
 import numpy as np
 import pytest
+
 from flowshunt.errors import InputError
 from flowshunt.insn import (
-    ADD, DW, JEQ, JGT, JMP, LD_IMM64, PSEUDO_MAP_IDX, PSEUDO_MAP_IDX_VALUE, R0, R1, R6, R10, W, B, Instruction, X, alu64_imm, call, exit_, jmp_imm,
-    ldx, mov64, mov64_imm, st, stx, H, ja,
-)  # fmt: skip
+    ADD,
+    DW,
+    JEQ,
+    JGT,
+    JMP,
+    LD_IMM64,
+    PSEUDO_MAP_IDX,
+    PSEUDO_MAP_IDX_VALUE,
+    R0,
+    R1,
+    R6,
+    R10,
+    B,
+    Instruction,
+    W,
+    X,
+    alu64_imm,
+    call,
+    exit_,
+    ja,
+    jmp_imm,
+    ldx,
+    mov64,
+    mov64_imm,
+    st,
+    stx,
+)
 from flowshunt_ebpf.contexts.layout import MEMORY, TC, XDP
 from flowshunt_ebpf.maps.create import create_all
 from flowshunt_ebpf.native.batch import BatchDriver, Record
@@ -34,9 +59,18 @@ def loaded(*instructions, maps=(), context=XDP, verified=False, writes=True):
 
 
 FIRST_BYTE_AND_LENGTH = (
-    ldx(W, 2, R1, 0), ldx(W, 3, R1, 4), mov64(4, 2), alu64_imm(ADD, 4, 1), mov64_imm(0, 0), Instruction(JMP | JGT | X, 4, 3, 4),
-    ldx(B, 0, 2, 0), alu64_imm(0x60, 0, 16), Instruction(0x1F, 3, 2), Instruction(0x0F, 0, 3), exit_(),
-)  # fmt: skip
+    ldx(W, 2, R1, 0),
+    ldx(W, 3, R1, 4),
+    mov64(4, 2),
+    alu64_imm(ADD, 4, 1),
+    mov64_imm(0, 0),
+    Instruction(JMP | JGT | X, 4, 3, 4),
+    ldx(B, 0, 2, 0),
+    alu64_imm(0x60, 0, 16),
+    Instruction(0x1F, 3, 2),
+    Instruction(0x0F, 0, 3),
+    exit_(),
+)
 
 
 @pytest.mark.parametrize("verified", [False, True])
@@ -50,8 +84,19 @@ def test_every_frame_is_seen_whole(verified, in_place):
 
 
 def test_changed_packets_are_given_back():
-    code = (mov64(R6, R1), mov64_imm(2, -4), call(44), ldx(W, 2, R6, 0), ldx(W, 3, R6, 4), mov64(4, 2), alu64_imm(ADD, 4, 4),
-            Instruction(JMP | JGT | X, 4, 3, 1), st(W, 2, 0, 0x04030201), mov64_imm(0, 2), exit_())  # fmt: skip
+    code = (
+        mov64(R6, R1),
+        mov64_imm(2, -4),
+        call(44),
+        ldx(W, 2, R6, 0),
+        ldx(W, 3, R6, 4),
+        mov64(4, 2),
+        alu64_imm(ADD, 4, 4),
+        Instruction(JMP | JGT | X, 4, 3, 1),
+        st(W, 2, 0, 0x04030201),
+        mov64_imm(0, 2),
+        exit_(),
+    )
     outcome = BatchDriver(loaded(*code), keep_packets=True).run_columns(DATA, OFFSET, LENGTH)
     assert (outcome.start == -4).all()
     for row, frame in enumerate(FRAMES):
@@ -62,8 +107,17 @@ def test_changed_packets_are_given_back():
 
 def test_a_record_is_kept_for_each_frame():
     record = MapDefinition("record", MapType.ARRAY, 4, 16, 1)
-    code = (ldx(W, 2, R1, 0), ldx(W, 3, R1, 4), Instruction(0x1F, 3, 2), Instruction(LD_IMM64, 4, PSEUDO_MAP_IDX_VALUE, 0, 0),
-            stx(W, 4, 3, 8), ldx(W, 5, R1, 12), stx(W, 4, 5, 12), mov64_imm(0, 0), exit_())  # fmt: skip
+    code = (
+        ldx(W, 2, R1, 0),
+        ldx(W, 3, R1, 4),
+        Instruction(0x1F, 3, 2),
+        Instruction(LD_IMM64, 4, PSEUDO_MAP_IDX_VALUE, 0, 0),
+        stx(W, 4, 3, 8),
+        ldx(W, 5, R1, 12),
+        stx(W, 4, 5, 12),
+        mov64_imm(0, 0),
+        exit_(),
+    )
     program = loaded(*code, maps=(record,))
     driver = BatchDriver(program, record=Record(program.machine.maps[0], 8, 8))
     outcome = driver.run_columns(DATA, OFFSET, LENGTH, np.arange(40, dtype=np.uint16))
@@ -81,7 +135,9 @@ def test_a_frame_that_faults_stops_only_its_own_run():
 
 
 def test_a_program_without_end_is_stopped_at_each_frame():
-    outcome = BatchDriver(loaded(mov64_imm(0, 0), ja(-1), exit_()), budget=1000).run_columns(DATA, OFFSET[:3], LENGTH[:3])
+    outcome = BatchDriver(loaded(mov64_imm(0, 0), ja(-1), exit_()), budget=1000).run_columns(
+        DATA, OFFSET[:3], LENGTH[:3]
+    )
     assert outcome.fault.tolist() == [FaultKind.BUDGET] * 3
 
 
@@ -100,14 +156,25 @@ def test_in_place_is_for_readers_only():
 
 def test_records_of_a_ring_reach_their_callback_in_batches():
     ring = MapDefinition("ring", MapType.RINGBUF, 0, 0, 4096)
-    code = (ldx(W, 2, R1, 12), stx(DW, R10, 2, -8), mov64(2, R10), alu64_imm(ADD, 2, -8), mov64_imm(3, 8), mov64_imm(4, 0),
-            Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0), call(130), exit_())  # fmt: skip
+    code = (
+        ldx(W, 2, R1, 12),
+        stx(DW, R10, 2, -8),
+        mov64(2, R10),
+        alu64_imm(ADD, 2, -8),
+        mov64_imm(3, 8),
+        mov64_imm(4, 0),
+        Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0),
+        call(130),
+        exit_(),
+    )
     program = loaded(*code, maps=(ring,))
     batches = []
     program.machine.maps[0].on_records = batches.append
     count = 5000
     driver = BatchDriver(program)
-    outcome = driver.run_columns(DATA, np.zeros(count, np.int64), np.full(count, 64, np.uint32), np.arange(count, dtype=np.uint32))
+    outcome = driver.run_columns(
+        DATA, np.zeros(count, np.int64), np.full(count, 64, np.uint32), np.arange(count, dtype=np.uint32)
+    )
     assert (outcome.value == 0).all()
     assert [struct.unpack("<Q", r)[0] for batch in batches for r in batch] == list(range(count))
     assert 1 < len(batches) < 100
@@ -133,7 +200,13 @@ def test_a_socket_buffer_has_its_length_and_protocol():
 
 @pytest.mark.parametrize(
     ("offset", "length", "message"),
-    [(-1, 10, "frame 0"), (len(DATA) - 5, 6, "frame 0"), (0, 0xFFFFFFFF, "frame 0"), (1 << 62, 1, "frame 0"), (0, 3521, "frame 0")],
+    [
+        (-1, 10, "frame 0"),
+        (len(DATA) - 5, 6, "frame 0"),
+        (0, 0xFFFFFFFF, "frame 0"),
+        (1 << 62, 1, "frame 0"),
+        (0, 3521, "frame 0"),
+    ],
 )
 def test_frames_outside_the_buffer_are_refused(offset, length, message):
     driver = BatchDriver(loaded(mov64_imm(0, 0), exit_()))
@@ -158,9 +231,19 @@ def test_what_cannot_be_driven_is_refused():
 
 def test_maps_keep_their_contents_from_frame_to_frame():
     counter = MapDefinition("counter", MapType.ARRAY, 4, 8, 1)
-    code = (st(W, R10, -4, 0), mov64(2, R10), alu64_imm(ADD, 2, -4), Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0), call(1),
-            jmp_imm(JEQ, R0, 0, 4), mov64_imm(1, 1), Instruction(0xDB, 0, 1, 0, 0), ldx(DW, 0, 0, 0), exit_(), mov64_imm(0, 0), exit_())  # fmt: skip
+    code = (
+        st(W, R10, -4, 0),
+        mov64(2, R10),
+        alu64_imm(ADD, 2, -4),
+        Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0),
+        call(1),
+        jmp_imm(JEQ, R0, 0, 4),
+        mov64_imm(1, 1),
+        Instruction(0xDB, 0, 1, 0, 0),
+        ldx(DW, 0, 0, 0),
+        exit_(),
+        mov64_imm(0, 0),
+        exit_(),
+    )
     outcome = BatchDriver(loaded(*code, maps=(counter,))).run_columns(DATA, OFFSET, LENGTH)
     assert outcome.value.tolist() == list(range(1, 41))
-
-

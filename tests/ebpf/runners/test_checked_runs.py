@@ -32,7 +32,7 @@ from flowshunt.insn import (
     mov64,
     mov64_imm,
     stx,
-)  # fmt: skip
+)
 from flowshunt_ebpf.contexts.layout import MEMORY, XDP
 from flowshunt_ebpf.maps.create import create_all
 from flowshunt_ebpf.native.emulator import emulate

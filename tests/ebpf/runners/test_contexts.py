@@ -3,11 +3,41 @@
 import struct
 
 import pytest
+
 from flowshunt.errors import InputError
 from flowshunt.insn import (
-    ADD, ALU64, ATOMIC, B, DW, H, JEQ, JGT, JMP, LD, LDX, MEM, R0, R1, R6, R10, STX, W, ABS, IND, Instruction, X, alu64_imm, call_local,
-    exit_, ja, jmp_imm, ld_imm64, ldx, mov64, mov64_imm, st, stx,
-)  # fmt: skip
+    ABS,
+    ADD,
+    ALU64,
+    ATOMIC,
+    DW,
+    IND,
+    JEQ,
+    JGT,
+    JMP,
+    LD,
+    LDX,
+    R0,
+    R1,
+    R6,
+    R10,
+    STX,
+    B,
+    H,
+    Instruction,
+    W,
+    X,
+    alu64_imm,
+    call_local,
+    exit_,
+    jmp_imm,
+    ld_imm64,
+    ldx,
+    mov64,
+    mov64_imm,
+    st,
+    stx,
+)
 from flowshunt_ebpf.contexts.layout import CGROUP_SKB, CONTEXTS, MEMORY, SOCKET_FILTER, TC, XDP
 from flowshunt_ebpf.native.emulator import emulate
 from flowshunt_ebpf.native.host import host
@@ -20,7 +50,9 @@ from flowshunt_ebpf.program import Program
 RUNNERS = {
     "interpret": interpret,
     "host": host,
-    "host, verified": lambda image, machine: host(image, machine, Verdict(True, digest(image.program, image.context), "test")),
+    "host, verified": lambda image, machine: host(
+        image, machine, Verdict(True, digest(image.program, image.context), "test")
+    ),
     "unicorn-arm64": lambda image, machine: emulate(image, machine, "arm64"),
 }
 PACKET = bytes(range(12)) + b"\x08\x00" + bytes(range(50))
@@ -38,11 +70,21 @@ def value(context, *instructions, packet=PACKET, fields=None, load=interpret):
 @pytest.mark.parametrize("load", RUNNERS.values(), ids=list(RUNNERS))
 @pytest.mark.parametrize("context", [XDP, TC, CGROUP_SKB], ids=lambda c: c.name)
 def test_packet_pointers_are_whole(context, load):
-    data, end = next((f.offset, g.offset) for f in context.fields for g in context.fields if (f.name, g.name) == ("data", "data_end"))
+    data, end = next(
+        (f.offset, g.offset) for f in context.fields for g in context.fields if (f.name, g.name) == ("data", "data_end")
+    )
     read = (
-        ldx(W, 2, R1, data), ldx(W, 3, R1, end), mov64(4, 3), Instruction(ALU64 | 0x10 | X, 4, 2), mov64(0, 4),
-        mov64(5, 2), alu64_imm(ADD, 5, 14), Instruction(JMP | JGT | X, 5, 3, 1), ldx(H, 0, 2, 12), exit_(),
-    )  # fmt: skip
+        ldx(W, 2, R1, data),
+        ldx(W, 3, R1, end),
+        mov64(4, 3),
+        Instruction(ALU64 | 0x10 | X, 4, 2),
+        mov64(0, 4),
+        mov64(5, 2),
+        alu64_imm(ADD, 5, 14),
+        Instruction(JMP | JGT | X, 5, 3, 1),
+        ldx(H, 0, 2, 12),
+        exit_(),
+    )
     assert value(context, *read, load=load) == 8
     assert value(context, *read, packet=b"abc", load=load) == 3
 
@@ -64,7 +106,15 @@ def test_the_context_is_followed_through_copies(keep, load):
 
 @pytest.mark.parametrize("load", RUNNERS.values(), ids=list(RUNNERS))
 def test_the_context_is_followed_into_functions(load):
-    code = (call_local(1), exit_(), stx(DW, R10, R1, -16), ldx(DW, 3, R10, -16), ldx(W, 2, 3, 0), ldx(B, 0, 2, 7), exit_())
+    code = (
+        call_local(1),
+        exit_(),
+        stx(DW, R10, R1, -16),
+        ldx(DW, 3, R10, -16),
+        ldx(W, 2, 3, 0),
+        ldx(B, 0, 2, 7),
+        exit_(),
+    )
     assert value(XDP, *code, load=load) == 7
 
 
@@ -143,8 +193,20 @@ def test_legacy_packet_loads(load):
 
 def test_contexts_have_the_kernels_layout():
     offsets = {f.name: f.offset for f in TC.fields}
-    assert (offsets["cb"], offsets["data"], offsets["data_meta"], offsets["tstamp"], offsets["hwtstamp"]) == (48, 76, 140, 152, 184)
-    assert {c.name: c.size for c in CONTEXTS.values()} == {"xdp": 24, "tc": 192, "socket": 192, "cgroup_skb": 192, "memory": 0}
+    assert (offsets["cb"], offsets["data"], offsets["data_meta"], offsets["tstamp"], offsets["hwtstamp"]) == (
+        48,
+        76,
+        140,
+        152,
+        184,
+    )
+    assert {c.name: c.size for c in CONTEXTS.values()} == {
+        "xdp": 24,
+        "tc": 192,
+        "socket": 192,
+        "cgroup_skb": 192,
+        "memory": 0,
+    }
 
 
 def test_what_a_machine_cannot_hold_is_named():
@@ -166,5 +228,3 @@ def test_bare_memory_has_its_length_in_r2():
     assert value(MEMORY, mov64(0, 2), exit_(), packet=bytes(17)) == 17
     assert value(MEMORY, mov64(0, 1), exit_(), packet=b"") == 0
     assert struct.calcsize("<Q") == 8
-
-

@@ -5,6 +5,7 @@ import struct
 
 import attrs
 import pytest
+
 from flowshunt.insn import Instruction
 from flowshunt_ebpf.contexts.layout import XDP
 from flowshunt_ebpf.kernel.syscall import missing
@@ -66,7 +67,12 @@ def test_programs_that_do_anything_stop_alike():
         body = [i for i in base.instructions if i.opcode not in (0x85, 0x18)][:40]
         for _ in range(6):
             at = rng.randrange(len(body))
-            body[at] = Instruction(rng.choice((0x61, 0x71, 0x79, 0x7B, 0x63, 0xDB)), rng.randrange(10), rng.randrange(10), rng.randrange(-600, 600))
+            body[at] = Instruction(
+                rng.choice((0x61, 0x71, 0x79, 0x7B, 0x63, 0xDB)),
+                rng.randrange(10),
+                rng.randrange(10),
+                rng.randrange(-600, 600),
+            )
         body = [attrs.evolve(i, offset=0) if i.opcode & 7 in (5, 6) and i.opcode != 0x95 else i for i in body]
         program = attrs.evolve(base, instructions=(*body, Instruction(0x95)), maps=())
         try:

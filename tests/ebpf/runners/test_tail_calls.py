@@ -3,7 +3,26 @@
 import struct
 
 import pytest
-from flowshunt.insn import ADD, LD_IMM64, PSEUDO_MAP_IDX, PSEUDO_MAP_IDX_VALUE, R0, R1, R10, W, Instruction, alu64_imm, call, call_local, exit_, ldx, mov64, mov64_imm, st, stx
+
+from flowshunt.insn import (
+    ADD,
+    LD_IMM64,
+    PSEUDO_MAP_IDX,
+    PSEUDO_MAP_IDX_VALUE,
+    R1,
+    R10,
+    Instruction,
+    W,
+    alu64_imm,
+    call,
+    call_local,
+    exit_,
+    ldx,
+    mov64,
+    mov64_imm,
+    st,
+    stx,
+)
 from flowshunt_ebpf.contexts.layout import XDP
 from flowshunt_ebpf.kernel.runner import run_in_kernel
 from flowshunt_ebpf.kernel.syscall import missing
@@ -107,5 +126,3 @@ def test_an_unverified_target_does_not_run_beside_unchecked_code():
     image = prepare(program(*jump(0), mov64_imm(0, 1), exit_()), maps)
     assert host(image, machine, verdict(image)).run().value == 1
     assert host(image, machine).run().value == 3
-
-

@@ -39,6 +39,7 @@ from flowshunt_ebpf.program import Program
 def bench(
     file: str,
     name: str | None,
+    btf: str | None,
     context: str | None,
     packet: str | None,
     fields: tuple[str, ...],
@@ -50,7 +51,7 @@ def bench(
     as_json: bool,
 ) -> None:
     """Time a program of FILE in interleaved rounds, the empty program's time subtracted, and print ratios."""
-    subject = read_subject(file, name, context)
+    subject = read_subject(file, name, context, btf)
     kind = chosen_context(subject.program, context)
     data = read_packet(packet, kind)
     filled = Prepared(subject, kind, read_contents(contents) if contents else {}, data)

@@ -134,6 +134,7 @@ def _value_text(value: int, context: Context) -> str:
 def run(
     file: str,
     name: str | None,
+    btf: str | None,
     context: str | None,
     packet: str | None,
     meta: str | None,
@@ -146,7 +147,7 @@ def run(
     as_json: bool,
 ) -> int:
     """Run a program of an object or text FILE ("-": standard input) and print what it returned and changed."""
-    subject = read_subject(file, name, context)
+    subject = read_subject(file, name, context, btf)
     kind = chosen_context(subject.program, context)
     data = read_packet(packet, kind)
     prepared = Prepared(subject, kind, read_contents(contents) if contents else {}, data)

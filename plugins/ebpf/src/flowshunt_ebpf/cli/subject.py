@@ -1,14 +1,13 @@
 """What a command works on: a program out of an object or a text, and how it is loaded."""
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
 import click
 
 from flowshunt.errors import CapabilityError, InputError
+from flowshunt_ebpf.cli.source import read_object, read_program
 from flowshunt_ebpf.contexts.layout import CONTEXTS, MEMORY, Context
 from flowshunt_ebpf.native.image import Image, context_of
 from flowshunt_ebpf.native.machine import Machine
@@ -16,8 +15,6 @@ from flowshunt_ebpf.native.verdict import Verdict
 from flowshunt_ebpf.program import Program
 
 RUNNERS: Final = ("interpret", "host", "unicorn-x86_64", "unicorn-arm64", "kernel")
-
-_ELF: Final = b"\x7fELF"
 
 
 @attrs.frozen
@@ -28,28 +25,18 @@ class Subject:
     others: Mapping[str, Callable[[], Program]]
 
 
-def read_subject(file: str, name: str | None, context: str | None) -> Subject:
-    """Read an object or a text ("-": standard input) and choose a program by its or its section's name.
+def read_subject(file: str, name: str | None, context: str | None, btf: str | None = None) -> Subject:
+    """Read an object, a text or bare instructions ("-": standard input) and choose a program.
 
-    `context`: run it on this context, whatever its section says. Raises InputError.
+    `context`: run it on this context, whatever its section says. `btf`: the types that the object is relocated against.
+    Raises InputError.
     """
-    if file == "-":
-        data = sys.stdin.buffer.read()
-    else:
-        path = Path(file)
-        if not path.is_file():
-            raise InputError("there is no such file", file, "give an eBPF object or a text")
-        data = path.read_bytes()
-    if data[:4] == _ELF:
-        from flowshunt_ebpf.elf import load_object
-
-        found = load_object(data, file=file)
+    found = read_object(file, btf) if file != "-" else None
+    if found is not None:
         program = found.program(name)
         others = {other: _later(found.program, other) for other in found.names}
     else:
-        from flowshunt_ebpf.asm import assemble
-
-        program = assemble(_text(data, file), file=file)
+        program = read_program(file, name, None, btf)
         others = {program.name: lambda: program}
     if context is not None:
         program = attrs.evolve(program, type=CONTEXTS[context].program_type)
@@ -58,13 +45,6 @@ def read_subject(file: str, name: str | None, context: str | None) -> Subject:
 
 def _later(program: Callable[[str], Program], name: str) -> Callable[[], Program]:
     return lambda: program(name)
-
-
-def _text(data: bytes, file: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start} is no text", file, "give an eBPF object or a text") from None
 
 
 def chosen_context(program: Program, name: str | None) -> Context:
@@ -107,6 +87,7 @@ def file_argument(command: Any) -> Any:
     options = (
         click.argument("file", type=str),
         click.option("-p", "--program", "name", help="The program's or its section's name."),
+        click.option("--btf", metavar="FILE", help="The types for CO-RE relocations; else the running kernel's."),
         click.option("--context", type=click.Choice(sorted(CONTEXTS)), help="What r1 is, if not by its section."),
     )  # fmt: skip
     for option in reversed(options):
@@ -120,8 +101,3 @@ def parse_hex(text: str, what: str) -> bytes:
         return bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
         raise InputError(f"{text[:40]!r} is no run of hexadecimal bytes", what, "such as 4500 or '45 00'") from None
-
-
-def known_names(names: Sequence[str]) -> str:
-    """Names for a message."""
-    return ", ".join(names) if names else "none"

@@ -98,8 +98,6 @@ def _arithmetic(e: Emission, i: Instruction) -> None:
             _shift(e, op, i, names)
         else:
             e.lines.append(f"{_SHIFT[op]} {dst}, {i.imm & (63 if wide else 31)}")
-            if not wide and not i.imm & 31:
-                e.lines.append(f"mov {dst}, {dst}")  # a shift by 0 leaves the upper half
     elif op == MUL:
         e.lines.append(f"imul {dst}, {names[i.src]}" if register else f"imul {dst}, {dst}, {i.imm}")
     elif op == NEG:
@@ -134,13 +132,12 @@ def _shift(e: Emission, op: int, i: Instruction, names: tuple[str, ...]) -> None
         e.lines.append(f"{_SHIFT_X[op]} {dst}, {dst}, {src}")
         return
     scratch = "r11" if names is R64 else "r11d"
-    narrow = () if names is R64 else (f"mov {dst}, {dst}",)  # a shift by 0 leaves the upper half
     if i.dst == 4:  # rcx holds the value and has to hold the count
-        e.emit("mov r11, rcx", f"mov ecx, {R32[i.src]}", f"{_SHIFT[op]} {scratch}, cl", "mov rcx, r11", *narrow)
+        e.emit("mov r11, rcx", f"mov ecx, {R32[i.src]}", f"{_SHIFT[op]} {scratch}, cl", "mov rcx, r11")
     elif i.src == 4:
-        e.emit(f"{_SHIFT[op]} {dst}, cl", *narrow)
+        e.emit(f"{_SHIFT[op]} {dst}, cl")
     else:
-        e.emit("mov r11, rcx", f"mov ecx, {R32[i.src]}", f"{_SHIFT[op]} {dst}, cl", "mov rcx, r11", *narrow)
+        e.emit("mov r11, rcx", f"mov ecx, {R32[i.src]}", f"{_SHIFT[op]} {dst}, cl", "mov rcx, r11")
 
 
 def _swap(e: Emission, i: Instruction, wide: bool) -> None:
