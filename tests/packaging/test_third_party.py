@@ -2,6 +2,7 @@
 
 import json
 import struct
+import sys
 import textwrap
 
 import pytest
@@ -80,6 +81,15 @@ def test_their_own_tests_pass(environment, run):
         FLOWSHUNT_CACHE=str(environment.folder / "cache"),
     )
     assert " passed" in done.stdout
+
+
+def test_what_is_written_is_clean(environment, run):
+    """Linted, formatted and typed as strictly as our own."""
+    folders = sorted((environment.folder / "sources").iterdir())
+    run(sys.executable, "-m", "ruff", "check", "--no-cache", *folders)
+    run(sys.executable, "-m", "ruff", "format", "--no-cache", "--check", *folders)
+    typed = ("--strict", "--cache-dir", environment.folder / "mypy", "--python-executable", environment.python)
+    run(sys.executable, "-m", "mypy", *typed, *(folder / "src" for folder in folders))
 
 
 def figures(environment, capture, *arguments):
