@@ -111,6 +111,10 @@ class ReferenceTable:
                     self.end(flow, EndReason.TIMEOUT)
         return max(own, self.clock), side
 
+    def expire(self, now):
+        if self.stray is None or self.stray[1] != now:
+            self.observe(now)
+
     def timeout(self, flow):
         if flow.bypass == Bypass.CAPTURE:
             return 1 << 61

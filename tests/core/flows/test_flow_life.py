@@ -245,7 +245,7 @@ def test_a_flow_that_a_nic_took_over_has_no_timeout():
     table.bypass(slot, 1, Bypass.CAPTURE)
     for day in range(1, 100):
         table.expire(START + day * 86400 * SECOND)
-        table.expire(START + day * 86400 * SECOND)
+        table.expire(START + day * 86400 * SECOND + 1)
     assert table.active == 1
     table.bypass(slot, 0, Bypass.NONE)
     table.expire(table.clock + 32 * SECOND)
@@ -285,6 +285,16 @@ def test_one_frame_far_ahead_ends_no_other_flow():
     assert table.active == 2
     track(table, after(20, udp()))
     assert table.clock == START + 20 * SECOND
+
+
+def test_telling_the_time_of_a_frame_far_ahead_again_does_not_make_it_true():
+    table = FlowTable(16)
+    astray = after(7200, Packet(protocol=ICMP))
+    track(table, udp(), astray)
+    table.expire(START + astray.time)
+    assert table.active == 2
+    track(table, after(7201, Packet(protocol=ICMP)))
+    assert reasons(table) == [EndReason.TIMEOUT]
 
 
 def test_two_frames_far_ahead_move_packet_time():

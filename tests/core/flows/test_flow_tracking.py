@@ -72,9 +72,15 @@ def test_tracking_agrees_with_the_reference(runs, seed, data):
         if step == "drain":
             agree_on_ended(table, reference)
         elif step == "expire":
-            now = reference.clock + data.draw(st.sampled_from([0, 90 * 10**9, 5000 * 10**9]))
-            table.expire(now)
-            reference.observe(now)
+            now = data.draw(
+                st.one_of(
+                    st.sampled_from([0, 90 * 10**9, 5000 * 10**9, -5000 * 10**9]).map(lambda d: reference.clock + d),
+                    st.just(START + packets[-1].time),
+                )
+            )
+            for _ in range(data.draw(st.integers(1, 2))):
+                table.expire(now)
+                reference.expire(now)
         elif numbers and step in ("bypass", "account"):
             chosen = data.draw(st.lists(st.sampled_from(numbers), unique=True, max_size=4))
             slots = table.find_ids(np.array(chosen, np.uint64))

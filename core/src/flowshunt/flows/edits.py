@@ -45,7 +45,7 @@ ACCOUNT = 5
 """Add the packets and bytes of `flows` to those in the slots given, to their totals and to their bypassed part, and
 take their last times. Slots without a live flow are passed over."""
 OBSERVE = 6
-"""Take the time `argument` into packet time."""
+"""Take the time `argument` into packet time, unless it repeats one that was not believed."""
 
 _0 = np.uint64(0)
 _1 = np.uint64(1)
@@ -72,7 +72,7 @@ def edit_rows(
     ids = rows.ids
     mask = np.uint64(len(ids) - 1)
     ended = 0
-    if what == OBSERVE:
+    if what == OBSERVE and (state.stray == 0 or argument != state.stray_time):
         observe(rows, argument)
     for at in range(start, len(slots)):
         if what >= END:
@@ -99,7 +99,8 @@ def edit_rows(
                 marked.bypassed_packets_1 += counted.packets_1
                 marked.bypassed_bytes_0 += counted.bytes_0
                 marked.bypassed_bytes_1 += counted.bytes_1
-                marked.last = max(marked.last, counted.last)
+                if counted.last > marked.last:  # noqa: PLR1730
+                    marked.last = counted.last
             continue
         flow = flows[at]
         slots[at] = -1

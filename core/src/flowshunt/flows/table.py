@@ -278,7 +278,10 @@ class FlowTable:
         return edit_rows(self._rows, what, argument, 0, flows, np.ascontiguousarray(slots, np.int32), _NO_STATUS)
 
     def expire(self, now: int) -> None:
-        """Take a time in ns (of frames that went elsewhere) into packet time, as a frame's, and end idle flows."""
+        """Take a time in ns (of frames that went elsewhere) into packet time, and end idle flows.
+
+        It is believed as a frame's would be. The time of a frame that was tracked just before tells nothing new.
+        """
         self._edit(OBSERVE, now, _NO_SLOTS)
 
     def close(self) -> None:
