@@ -44,7 +44,7 @@ class Side:
                 text += source[piece["source"] : piece["source"] + int(piece["length"])].tobytes()
             assert len(text) == segment["length"]
             found.append(text)
-        keep_pending(self.pool, self.sides, np.zeros(1, np.int32), 1, data)
+        keep_pending(self.pool, self.sides, np.zeros(1, np.int32), 1, data, data[:0])
         return found
 
 

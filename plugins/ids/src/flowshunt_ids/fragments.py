@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowshunt.packets.batch import LINK_RAW, FrameBatch
-from flowshunt.packets.copying import copy_frames
 from flowshunt.packets.headers import MORE_FRAGMENTS
 
 TIMEOUT = 60 * 1_000_000_000
@@ -180,22 +179,16 @@ def _packet(datagram: _Datagram) -> bytes:
 def spliced(
     frames: FrameBatch, origin: NDArray[np.int64], added: NDArray[np.bool_], packets: Sequence[bytes]
 ) -> tuple[FrameBatch, FrameBatch]:
-    """Frames with IP packets among them, in one buffer: the whole batch, and the packets as a batch over it too.
+    """Frames with IP packets among them: the columns of all, and the packets as a batch of their own.
 
     origin: int64[k], the row of `frames` that each row of the result is, or (where `added`, bool[k]) that a packet
-    takes its time and port from.
+    takes its time and port from. Nothing is copied: the offsets of packets count from the end of the frames' data.
     """
     whole = frames.select(origin)
-    captured = whole.captured.copy()
-    captured[added] = [len(packet) for packet in packets]
-    end = np.cumsum(captured, dtype=np.int64)
-    place = end - captured
-    data = np.empty(int(end[-1]), np.uint8)
-    kept = ~added
-    copy_frames(frames.data, whole.offset[kept], captured[kept], data, place[kept])
-    for start, packet in zip(place[added].tolist(), packets, strict=True):
-        data[start : start + len(packet)] = np.frombuffer(packet, np.uint8)
-    wire, link = whole.wire.copy(), whole.link.copy()
-    wire[added], link[added] = captured[added], LINK_RAW
-    result = attrs.evolve(whole, data=data, offset=place, captured=captured, wire=wire, link=link)
-    return result, result.select(added)
+    lengths = np.array([len(packet) for packet in packets], np.uint32)
+    places = np.cumsum(lengths, dtype=np.int64) - lengths
+    offset, captured, wire, link = whole.offset.copy(), whole.captured.copy(), whole.wire.copy(), whole.link.copy()
+    offset[added], captured[added], wire[added], link[added] = places + len(frames.data), lengths, lengths, LINK_RAW
+    result = attrs.evolve(whole, offset=offset, captured=captured, wire=wire, link=link)
+    alone = attrs.evolve(result.select(added), data=np.frombuffer(b"".join(packets), np.uint8), offset=places)
+    return result, alone

@@ -1,12 +1,14 @@
 """The rows that kernels and Python share: compiled rules, groups, segments, candidates, stream state."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from flowshunt.compiled import column, matrix
+from flowshunt.compiled import BYTES, column, matrix
+from flowshunt.packets.batch import FrameBatch
+from flowshunt.packets.headers import HEADER
 
 RULE = np.dtype(
     [
@@ -196,6 +198,55 @@ ROW_ADDED = 1 << 2
 """Its payload went into a stream."""
 ROW_PASSED = 1 << 3
 """Not inspected: the flow is passed, dropped or bypassed, or has no rules."""
+
+
+class Packets(NamedTuple):
+    """A batch's packets, as kernels take them.
+
+    data, offset, captured: of `flowshunt.packets.batch.FrameBatch`; headers: HEADER[n]. Offsets past the end of `data`
+    count from the start of `extra`, where packets lie that were put together from fragments.
+    """
+
+    data: NDArray[np.uint8]
+    extra: NDArray[np.uint8]
+    offset: NDArray[np.int64]
+    captured: NDArray[np.uint32]
+    headers: NDArray[np.void]
+
+
+PACKETS = types.NamedTuple(
+    [BYTES, BYTES, column(np.int64, readonly=True), column(np.uint32, readonly=True), column(HEADER, readonly=True)],
+    Packets,
+)
+NO_BYTES = np.empty(0, np.uint8)
+
+
+def packets_of(frames: FrameBatch, headers: NDArray[Any], extra: NDArray[np.uint8] = NO_BYTES) -> Packets:
+    """A batch's packets as read-only views, the one form that kernels take them in."""
+    return Packets(
+        _read_only(frames.data),
+        _read_only(extra),
+        _read_only(frames.offset),
+        _read_only(frames.captured),
+        _read_only(headers),
+    )
+
+
+def _read_only(column: NDArray[Any]) -> NDArray[Any]:
+    if not column.flags.writeable and column.flags.c_contiguous:
+        return column
+    view = np.ascontiguousarray(column).view()
+    view.flags.writeable = False
+    return view
+
+
+NO_PACKETS = Packets(
+    _read_only(NO_BYTES),
+    _read_only(NO_BYTES),
+    _read_only(np.empty(0, np.int64)),
+    _read_only(np.empty(0, np.uint32)),
+    _read_only(np.empty(0, HEADER)),
+)
 
 
 class RuleArrays(NamedTuple):

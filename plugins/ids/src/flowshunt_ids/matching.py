@@ -29,9 +29,11 @@ from flowshunt_ids.layout import (
     OPF_NEXT_RELATIVE,
     OPF_NOCASE,
     OPF_RELATIVE,
+    PACKETS,
     ROW_ESTABLISHED,
     RULE_ARRAYS,
     TEST,
+    Packets,
     RuleArrays,
 )
 from flowshunt_ids.rules.rule import Field
@@ -76,10 +78,17 @@ def _load16(data: NDArray[np.uint8], at: int, end: int) -> Any:
     return (np.int64(data[at]) << 8) | np.int64(data[at + 1])
 
 
-@kernel(_I64(BYTES, _HEADERS, _I64, _I64, _I64, _I64), entry=False)
-def rare_field(data: NDArray[np.uint8], headers: NDArray[Any], row: int, base: int, end: int, field: int) -> Any:
-    """A field that HEADER has no column for; -1 where the packet has none. The frame is data[base:end]."""
-    header = headers[row]
+@kernel(_I64(PACKETS, _I64, _I64, _I64, _I64), entry=False)
+def rare_field(packets: Packets, row: int, base: int, end: int, field: int) -> Any:
+    """A field that HEADER has no column for; -1 where the packet has none. The frame lies from `base` to `end`."""
+    header = packets.headers[row]
+    data = packets.data
+    if base >= len(packets.data):
+        data = packets.extra
+        base -= len(packets.data)
+        end -= len(packets.data)
+    if base < 0 or end > len(data):
+        return -1
     l3 = base + np.int64(header.l3)
     if field == _ICMP_ID or field == _ICMP_SEQ:
         if (header.protocol != _ICMP and header.protocol != _ICMPV6) or header.l4 == 0:
@@ -125,15 +134,12 @@ def first_test(tests: NDArray[Any], at: int, headers: NDArray[Any], row: int) ->
     return 1 if inside != (tests[at].negated != 0) else 0
 
 
-@kernel(
-    types.boolean(column(TEST, readonly=True), _I64, _I64, BYTES, _HEADERS, _I64, _I64, _I64, _I64, _I64), entry=False
-)
+@kernel(types.boolean(column(TEST, readonly=True), _I64, _I64, PACKETS, _I64, _I64, _I64, _I64, _I64), entry=False)
 def test_packet(
     tests: NDArray[Any],
     first: int,
     count: int,
-    data: NDArray[np.uint8],
-    headers: NDArray[Any],
+    packets: Packets,
     row: int,
     base: int,
     end: int,
@@ -153,7 +159,7 @@ def test_packet(
                 return False
             value = np.int64(_TCP)
         else:
-            header = headers[row]
+            header = packets.headers[row]
             protocol = header.protocol
             if field == _TCP_FLAGS or field == _TCP_SEQ or field == _TCP_ACK or field == _TCP_WINDOW:
                 if protocol != _TCP or header.l4 == 0:
@@ -183,7 +189,7 @@ def test_packet(
                     return False
                 value = np.int64(protocol)
             else:
-                value = rare_field(data, headers, row, base, end, field)
+                value = rare_field(packets, row, base, end, field)
                 if value < 0:
                     return False
         value &= test.mask

@@ -6,10 +6,10 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from flowshunt.compiled import BYTES, column, kernel
-from flowshunt.packets.headers import HEADER
+from flowshunt.compiled import column, kernel
 from flowshunt_ids.layout import (
     CANDIDATE,
+    PACKETS,
     PIECE,
     ROW_ESTABLISHED,
     ROW_FIRST,
@@ -24,30 +24,31 @@ from flowshunt_ids.layout import (
     SEGMENT_STREAM,
     SESSION,
     SESSION_BITS,
+    Packets,
     RuleArrays,
 )
 from flowshunt_ids.matching import SCRATCH, first_test, match_payload, test_packet
 from flowshunt_ids.memory import copy_bytes
+from flowshunt_ids.streams.pool import copy_frame_bytes
 
 _I64 = types.int64
 _BUFFER = column(np.uint8)
 _SEGMENTS = column(SEGMENT)
 _ORDER = column(np.int64, readonly=True)
-_HEADERS = column(HEADER, readonly=True)
 _CANDIDATES = column(CANDIDATE)
 
 HIT_SHIFT = 24
 """A scan hit is one number: the end offset in the scan buffer, shifted by this, plus the pattern's number."""
 
 
-@kernel(types.UniTuple(_I64, 2)(_SEGMENTS, column(PIECE, readonly=True), _ORDER, _I64, _I64, BYTES, _BUFFER, _BUFFER))
+@kernel(types.UniTuple(_I64, 2)(_SEGMENTS, column(PIECE, readonly=True), _ORDER, _I64, _I64, PACKETS, _BUFFER, _BUFFER))
 def gather(
     segments: NDArray[Any],
     pieces: NDArray[Any],
     order: NDArray[np.int64],
     begin: int,
     end: int,
-    data: NDArray[np.uint8],
+    packets: Packets,
     arena: NDArray[np.uint8],
     buffer: NDArray[np.uint8],
 ) -> Any:
@@ -67,12 +68,11 @@ def gather(
         for piece in range(first, first + np.int64(segments[number].pieces)):
             source = pieces[piece].source
             count = np.int64(pieces[piece].length)
-            if source < 0 or source + count > (len(arena) if pieces[piece].arena else len(data)):
-                continue
             if pieces[piece].arena:
-                copy_bytes(buffer, filled, arena, source, count)
+                if source >= 0 and source + count <= len(arena):
+                    copy_bytes(buffer, filled, arena, source, count)
             else:
-                copy_bytes(buffer, filled, data, source, count)
+                copy_frame_bytes(buffer, filled, packets.data, packets.extra, source, count)
             filled += count
         at += 1
     return at, filled
@@ -94,10 +94,7 @@ def _candidate(out: NDArray[Any], at: int, segment: int, row: int, slot: int, ru
         _SEGMENTS,
         _I64,
         _BUFFER,
-        BYTES,
-        column(np.int64, readonly=True),
-        column(np.uint32, readonly=True),
-        _HEADERS,
+        PACKETS,
         column(SESSION),
         SCRATCH,
     ),
@@ -109,10 +106,7 @@ def _matches(
     segments: NDArray[Any],
     number: int,
     buffer: NDArray[np.uint8],
-    data: NDArray[np.uint8],
-    offset: NDArray[np.int64],
-    captured: NDArray[np.uint32],
-    headers: NDArray[Any],
+    packets: Packets,
     sessions: NDArray[Any],
     scratch: NDArray[np.int64],
 ) -> bool:
@@ -121,15 +115,15 @@ def _matches(
     row = np.int64(segment.row)
     base, end = np.int64(0), np.int64(0)
     if row >= 0:
-        base = offset[row]
-        end = base + np.int64(captured[row])
+        base = packets.offset[row]
+        end = base + np.int64(packets.captured[row])
     if not arrays.rules[rule].flags & segment.flags & SEGMENT_KINDS:
         return False
     if arrays.rules[rule].flags & RULE_CHUNK_ONLY and not segment.flags & SEGMENT_CHUNK:
         return False
     established = ROW_ESTABLISHED if segment.flags & SEGMENT_ESTABLISHED else 0
     first, tests = np.int64(arrays.rules[rule].first_test), np.int64(arrays.rules[rule].tests)
-    if tests and not test_packet(arrays.tests, first, tests, data, headers, row, base, end, established, 1):
+    if tests and not test_packet(arrays.tests, first, tests, packets, row, base, end, established, 1):
         return False
     start = np.int64(segment.start)
     if not match_payload(arrays, rule, buffer, start, start + np.int64(segment.length), scratch):
@@ -152,10 +146,7 @@ def _matches(
         _I64,
         _I64,
         _BUFFER,
-        BYTES,
-        column(np.int64, readonly=True),
-        column(np.uint32, readonly=True),
-        _HEADERS,
+        PACKETS,
         column(SESSION),
         SCRATCH,
         _CANDIDATES,
@@ -173,10 +164,7 @@ def match_hits(
     begin: int,
     end: int,
     buffer: NDArray[np.uint8],
-    data: NDArray[np.uint8],
-    offset: NDArray[np.int64],
-    captured: NDArray[np.uint32],
-    headers: NDArray[Any],
+    packets: Packets,
     sessions: NDArray[Any],
     scratch: NDArray[np.int64],
     out: NDArray[Any],
@@ -212,7 +200,7 @@ def match_hits(
             rule = np.int64(pattern_rules[place])
             if not (arrays.members[group, rule >> 6] >> np.uint64(rule & 63)) & np.uint64(1):
                 continue
-            if _matches(arrays, rule, segments, number, buffer, data, offset, captured, headers, sessions, scratch):
+            if _matches(arrays, rule, segments, number, buffer, packets, sessions, scratch):
                 segment = segments[number]
                 _candidate(
                     out, count, number, np.int64(segment.row), np.int64(segment.slot), rule, np.int64(segment.flags)
@@ -229,10 +217,7 @@ def match_hits(
         _I64,
         _I64,
         _BUFFER,
-        BYTES,
-        column(np.int64, readonly=True),
-        column(np.uint32, readonly=True),
-        _HEADERS,
+        PACKETS,
         column(SESSION),
         SCRATCH,
         _CANDIDATES,
@@ -245,10 +230,7 @@ def match_unscanned(
     begin: int,
     end: int,
     buffer: NDArray[np.uint8],
-    data: NDArray[np.uint8],
-    offset: NDArray[np.int64],
-    captured: NDArray[np.uint32],
-    headers: NDArray[Any],
+    packets: Packets,
     sessions: NDArray[Any],
     scratch: NDArray[np.int64],
     out: NDArray[Any],
@@ -266,7 +248,7 @@ def match_unscanned(
             return at, count
         for place in range(first, first + rules):
             rule = np.int64(arrays.lists[place])
-            if _matches(arrays, rule, segments, number, buffer, data, offset, captured, headers, sessions, scratch):
+            if _matches(arrays, rule, segments, number, buffer, packets, sessions, scratch):
                 segment = segments[number]
                 _candidate(
                     out, count, number, np.int64(segment.row), np.int64(segment.slot), rule, np.int64(segment.flags)
@@ -279,10 +261,7 @@ def match_unscanned(
     types.UniTuple(_I64, 2)(
         RULE_ARRAYS,
         _I64,
-        BYTES,
-        column(np.int64, readonly=True),
-        column(np.uint32, readonly=True),
-        _HEADERS,
+        PACKETS,
         column(np.int32, readonly=True),
         column(np.int32, readonly=True),
         column(np.uint8, readonly=True),
@@ -293,10 +272,7 @@ def match_unscanned(
 def match_packets(
     arrays: RuleArrays,
     begin: int,
-    data: NDArray[np.uint8],
-    offset: NDArray[np.int64],
-    captured: NDArray[np.uint32],
-    headers: NDArray[Any],
+    packets: Packets,
     slot: NDArray[np.int32],
     row_group: NDArray[np.int32],
     row_flags: NDArray[np.uint8],
@@ -310,26 +286,26 @@ def match_packets(
         if flags & ROW_PASSED:
             continue
         group = np.int64(row_group[row])
-        packets = np.int64(arrays.groups[group].packet_count)
+        every = np.int64(arrays.groups[group].packet_count)
         firsts = np.int64(arrays.groups[group].first_count) if flags & ROW_FIRST else np.int64(0)
-        if packets + firsts == 0:
+        if every + firsts == 0:
             continue
-        if count + packets + firsts > len(out):
+        if count + every + firsts > len(out):
             return row, count
         at = np.int64(slot[row])
-        base = offset[row]
-        end = base + np.int64(captured[row])
+        base = packets.offset[row]
+        end = base + np.int64(packets.captured[row])
         for part in range(2):
             first = np.int64(arrays.groups[group].packet_start if part else arrays.groups[group].first_start)
-            for place in range(first, first + (packets if part else firsts)):
+            for place in range(first, first + (every if part else firsts)):
                 rule = np.int64(arrays.lists[place])
                 test, tests = np.int64(arrays.rules[rule].first_test), np.int64(arrays.rules[rule].tests)
-                known = first_test(arrays.tests, test, headers, row) if tests else np.int64(1)
+                known = first_test(arrays.tests, test, packets.headers, row) if tests else np.int64(1)
                 if known == 0:
                     continue
                 bits = np.int64(1 if at >= 0 and sessions[at].flags & SESSION_BITS else 0)
                 if (known == 1 and tests <= 1) or test_packet(
-                    arrays.tests, test, tests, data, headers, row, base, end, flags, bits
+                    arrays.tests, test, tests, packets, row, base, end, flags, bits
                 ):
                     if arrays.rules[rule].flags & RULE_SETS_BITS and at >= 0:
                         sessions[at].flags |= np.uint16(SESSION_BITS)

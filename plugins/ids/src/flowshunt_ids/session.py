@@ -94,6 +94,7 @@ class Session:
             attrs.evolve(
                 alone, frames=frames, headers=headers, slot=slot, direction=batch.direction[origin], events=events
             ),
+            extra=datagrams.data,
             owner=owner,
         )
         disposition = verdicts.disposition[~datagram]

@@ -7,11 +7,10 @@ from numpy.typing import NDArray
 
 from flowshunt.engine import DROPPED, NEW, SKIPPED, BypassRequest, InspectionBatch, Verdicts
 from flowshunt.flows.record import FLOW
-from flowshunt.packets.headers import HEADER
 from flowshunt_ids import layout, lookup
 from flowshunt_ids.decisions import EMPTY, BatchDecisions, Decisions
 from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
-from flowshunt_ids.layout import CANDIDATE, PIECE, SEGMENT, SESSION, SIDE
+from flowshunt_ids.layout import CANDIDATE, NO_PACKETS, PIECE, SEGMENT, SESSION, SIDE, Packets, packets_of
 from flowshunt_ids.lookup import find_flow_groups, find_packet_groups
 from flowshunt_ids.matching import SCRATCH_SIZE
 from flowshunt_ids.ruleset import RuleSet
@@ -34,10 +33,6 @@ SLICE = 1 << 20
 """Bytes of segments that are gathered and scanned at once: enough to be worth a call, little enough for the cache."""
 CANDIDATES = 1 << 14
 """Candidates that one call of a kernel may make; more are made by calling it again."""
-_NO_BYTES = np.empty(0, np.uint8)
-_NO_OFFSETS = np.empty(0, np.int64)
-_NO_LENGTHS = np.empty(0, np.uint32)
-_NO_HEADERS = np.empty(0, HEADER)
 _NO_SIDES = np.empty(0, np.int32)
 
 
@@ -88,11 +83,11 @@ class Stages:
         """Inspect what flows that ended have pending."""
         out = self._output(0, len(ended))
         end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, ended)
-        candidates = self._inspect_segments(out, None)
+        candidates = self._inspect_segments(out, NO_PACKETS)
         result = BatchDecisions()
         if len(candidates):
             self._decisions.decide(candidates, None, flows, result)
-        keep_pending(self._pool, self._sides, _NO_SIDES, 0, _NO_BYTES)
+        keep_pending(self._pool, self._sides, _NO_SIDES, 0, layout.NO_BYTES, layout.NO_BYTES)
         self._forget(flows, ended)
         self._totals["alerts"] += len(result.alerts)
         return Verdicts(result.alerts)
@@ -101,16 +96,19 @@ class Stages:
         self,
         batch: InspectionBatch,
         *,
+        extra: NDArray[np.uint8] = layout.NO_BYTES,
         owner: NDArray[np.int32] | None = None,
         repeated: NDArray[np.bool_] | None = None,
     ) -> Verdicts:
         """Inspect a batch whose flows are open. Nothing of its `ended` is looked at.
 
+        extra: what rows point to whose offsets go past the end of the frames' data, see `layout.Packets`.
         owner: int32[n], the flows of rows that are inspected as packets of no flow (fragments); a row whose owner is
         bypassed is skipped. repeated: rows of no flow that are not the first packet of what they belong to.
         """
         count = len(batch)
         frames = batch.frames
+        packets = packets_of(frames, batch.headers, extra)
         out = self._output(count, 0)
         if count > len(self._row_flags):
             self._row_groups = np.empty(count, np.int32)
@@ -129,10 +127,7 @@ class Stages:
             self._sessions,
             self._sides,
             out,
-            frames.data,
-            frames.offset,
-            frames.captured,
-            batch.headers,
+            packets,
             batch.slot,
             batch.direction,
             row_group,
@@ -149,14 +144,14 @@ class Stages:
             late &= (self._sessions["flags"][np.maximum(owner, 0)] & layout.SESSION_BYPASSED) != 0
             row_flags[late] = layout.ROW_PASSED
             disposition[late] = SKIPPED
-        candidates = self._inspect_segments(out, batch)
+        candidates = self._inspect_segments(out, packets)
         if self._packets:
-            candidates = np.concatenate([candidates, *self._inspect_packets(batch, row_group, row_flags)])
+            candidates = np.concatenate([candidates, *self._inspect_packets(packets, batch.slot, row_group, row_flags)])
         result = BatchDecisions()
         if len(candidates):
             self._decisions.decide(candidates, batch, batch.flows, result)
         verdicts = self._verdicts(batch, result, bypasses[: 2 * found].reshape(found, 2), disposition)
-        keep_pending(self._pool, self._sides, touched, int(out.counts[2]), frames.data)
+        keep_pending(self._pool, self._sides, touched, int(out.counts[2]), frames.data, extra)
         return verdicts
 
     def _output(self, rows: int, ended: int) -> Output:
@@ -223,7 +218,7 @@ class Stages:
             for slot in marked.tolist():
                 self._decisions.flowbits.forget(int(flows["id"][slot]))
 
-    def _inspect_segments(self, out: Output, batch: InspectionBatch | None) -> NDArray[Any]:
+    def _inspect_segments(self, out: Output, packets: Packets) -> NDArray[Any]:
         """Gather, scan and match the segments of a batch. Returns candidates whose payload matches wholly."""
         count = int(out.counts[0])
         if not count:
@@ -232,12 +227,7 @@ class Stages:
         longest = int(segments["length"].max())
         if longest > len(self._buffer):
             self._buffer = np.empty(longest, np.uint8)
-        data, offset, captured, headers = (
-            (batch.frames.data, batch.frames.offset, batch.frames.captured, batch.headers)
-            if batch is not None
-            else (_NO_BYTES, _NO_OFFSETS, _NO_LENGTHS, _NO_HEADERS)
-        )
-        packets = (data, offset, captured, headers, self._sessions, self._scratch, self._out_candidates)
+        work = (packets, self._sessions, self._scratch, self._out_candidates)
         scan = segments["scan"]
         order = np.argsort(scan, kind="stable") if len(self._set.prefilter.databases) else np.arange(count)
         found: list[NDArray[Any]] = []
@@ -247,16 +237,14 @@ class Stages:
         for scan_class in range(len(self._set.prefilter.databases) + 1):
             end = begin + int(np.count_nonzero(scan == scan_class))
             while begin < end:
-                upto, filled = gather(segments, out.pieces, order, begin, end, data, self._pool.arena, self._buffer)
+                upto, filled = gather(segments, out.pieces, order, begin, end, packets, self._pool.arena, self._buffer)
                 totals["segment_bytes"] += filled
                 if scan_class:
-                    self._hits(scan_class, segments, order, begin, upto, filled, packets, found)
+                    self._hits(scan_class, segments, order, begin, upto, filled, work, found)
                 if self._unscanned:
                     at = begin
                     while at < upto:
-                        at, made = match_unscanned(
-                            self._groups.arrays, segments, order, at, upto, self._buffer, *packets
-                        )
+                        at, made = match_unscanned(self._groups.arrays, segments, order, at, upto, self._buffer, *work)
                         self._take(made, segments, found)
                 begin = upto
         return np.concatenate(found) if found else EMPTY
@@ -269,7 +257,7 @@ class Stages:
         begin: int,
         end: int,
         filled: int,
-        packets: tuple[Any, ...],
+        work: tuple[Any, ...],
         found: list[NDArray[Any]],
     ) -> None:
         database = self._set.prefilter.databases[scan_class - 1]
@@ -292,7 +280,7 @@ class Stages:
                 begin,
                 end,
                 self._buffer,
-                *packets,
+                *work,
             )
             self._take(made, segments, found)
 
@@ -316,25 +304,18 @@ class Stages:
         found.append(candidates)
 
     def _inspect_packets(
-        self, batch: InspectionBatch, row_group: NDArray[np.int32], row_flags: NDArray[np.uint8]
+        self,
+        packets: Packets,
+        slot: NDArray[np.int32],
+        row_group: NDArray[np.int32],
+        row_flags: NDArray[np.uint8],
     ) -> list[NDArray[Any]]:
         """Candidates of the rules without payload."""
         found: list[NDArray[Any]] = []
-        frames = batch.frames
         row = 0
-        while row < len(batch):
+        while row < len(slot):
             row, made = match_packets(
-                self._groups.arrays,
-                row,
-                frames.data,
-                frames.offset,
-                frames.captured,
-                batch.headers,
-                batch.slot,
-                row_group,
-                row_flags,
-                self._sessions,
-                self._out_candidates,
+                self._groups.arrays, row, packets, slot, row_group, row_flags, self._sessions, self._out_candidates
             )
             if made:
                 self._totals["candidates"] += made

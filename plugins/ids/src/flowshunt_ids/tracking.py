@@ -6,7 +6,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from flowshunt.compiled import BYTES, column, kernel
+from flowshunt.compiled import column, kernel
 from flowshunt.engine import DROPPED, NEW, SKIPPED
 from flowshunt.packets.headers import FRAGMENT, HEADER
 from flowshunt_ids.layout import (
@@ -18,6 +18,7 @@ from flowshunt_ids.layout import (
     GROUP_STREAM,
     NO_SCALE,
     NOT_STOPPED,
+    PACKETS,
     ROW_ADDED,
     ROW_ESTABLISHED,
     ROW_FIRST,
@@ -40,6 +41,7 @@ from flowshunt_ids.layout import (
     SIDE_STREAM,
     SIDE_TOUCHED,
     SIDE_TRIGGER,
+    Packets,
 )
 from flowshunt_ids.streams.pool import POOL, Pool
 from flowshunt_ids.streams.reassembly import (
@@ -146,10 +148,7 @@ def _whole_payload(
         _SESSIONS,
         _SIDES,
         OUTPUT,
-        BYTES,
-        column(np.int64, readonly=True),
-        column(np.uint32, readonly=True),
-        _HEADERS,
+        PACKETS,
         column(np.int32, readonly=True),
         column(np.uint8, readonly=True),
         column(np.int32),
@@ -166,10 +165,7 @@ def track(
     sessions: NDArray[Any],
     sides: NDArray[Any],
     out: Output,
-    data: NDArray[np.uint8],
-    offset: NDArray[np.int64],
-    captured: NDArray[np.uint32],
-    headers: NDArray[Any],
+    packets: Packets,
     slot: NDArray[np.int32],
     direction: NDArray[np.uint8],
     row_group: NDArray[np.int32],
@@ -187,15 +183,17 @@ def track(
     """
     bypass_count = np.int64(0)
     touched_count = np.int64(0)
+    data, headers = packets.data, packets.headers
+    limit = len(data) + len(packets.extra)
     for row in range(len(slot)):
         disposition[row] = 0
         at = np.int64(slot[row])
-        base = offset[row]
-        end = base + np.int64(captured[row])
+        base = packets.offset[row]
+        end = base + np.int64(packets.captured[row])
         header = headers[row]
         fragment = (header.flags & FRAGMENT) != 0
         length = np.int64(header.payload_length)
-        if base < 0 or end > len(data) or np.int64(header.payload) + length > np.int64(captured[row]):
+        if base < 0 or end > limit or np.int64(header.payload) + length > end - base:
             row_flags[row] = ROW_PASSED
             continue
         if at < 0 or at >= len(sessions):

@@ -135,44 +135,68 @@ def retire(pool: Pool, node: int) -> None:
     pool.state[RETIRED] = node
 
 
-@kernel(types.boolean(POOL, _I64, BYTES), entry=False)
-def _keep(pool: Pool, node: int, data: NDArray[np.uint8]) -> bool:
-    """Move a node's bytes from the batch's buffer into a block of its own; False: no room."""
-    length = np.int64(pool.nodes[node].length)
-    source = pool.nodes[node].source
-    if source < 0 or source + length > len(data):
+@kernel(types.boolean(column(np.uint8), _I64, BYTES, BYTES, _I64, _I64), entry=False)
+def copy_frame_bytes(
+    target: NDArray[np.uint8],
+    at: int,
+    data: NDArray[np.uint8],
+    extra: NDArray[np.uint8],
+    source: int,
+    count: int,
+) -> bool:
+    """Copy bytes of a batch's frames to target[at:], where there is room; see `layout.Packets` for `extra`."""
+    if source >= len(data):
+        if source + count > len(data) + len(extra):
+            return False
+        copy_bytes(target, at, extra, source - len(data), count)
+        return True
+    if source < 0 or source + count > len(data):
         return False
-    block = take_block(pool, length)
-    if block < 0:
-        return False
-    copy_bytes(pool.arena, block, data, source, length)
-    size = np.int64(SMALLEST)
-    while size < length:
-        size <<= 1
-    pool.nodes[node].source = block
-    pool.nodes[node].block = block
-    pool.nodes[node].capacity = np.uint32(size)
+    copy_bytes(target, at, data, source, count)
     return True
 
 
-@kernel(types.boolean(POOL, _I64, _I64, BYTES), entry=False)
-def _join(pool: Pool, before: int, node: int, data: NDArray[np.uint8]) -> bool:
+@kernel(types.boolean(POOL, _I64, BYTES, BYTES), entry=False)
+def _keep(pool: Pool, node: int, data: NDArray[np.uint8], extra: NDArray[np.uint8]) -> bool:
+    """Move a node's bytes from the batch's buffer into a block of its own; False: no room."""
+    length = np.int64(pool.nodes[node].length)
+    block = take_block(pool, length)
+    if block < 0:
+        return False
+    size = np.int64(SMALLEST)
+    while size < length:
+        size <<= 1
+    source = pool.nodes[node].source
+    pool.nodes[node].source = block
+    pool.nodes[node].block = block
+    pool.nodes[node].capacity = np.uint32(size)
+    return copy_frame_bytes(pool.arena, block, data, extra, source, length)
+
+
+@kernel(types.boolean(POOL, _I64, _I64, BYTES, BYTES), entry=False)
+def _join(pool: Pool, before: int, node: int, data: NDArray[np.uint8], extra: NDArray[np.uint8]) -> bool:
     """Copy a node's bytes behind those of the node before it, where they follow on and there is room."""
     first, second = pool.nodes[before], pool.nodes[node]
     if first.block < 0 or np.uint32(first.seq + first.length) != second.seq:
         return False
     end = first.source + np.int64(first.length)
     length = np.int64(second.length)
-    if end + length > first.block + np.int64(first.capacity) or second.source + length > len(data):
+    if end + length > first.block + np.int64(first.capacity):
         return False
-    copy_bytes(pool.arena, end, data, second.source, length)
+    if not copy_frame_bytes(pool.arena, end, data, extra, second.source, length):
+        return False
     pool.nodes[before].length = np.uint32(first.length + second.length)
     return True
 
 
-@kernel(types.void(POOL, column(SIDE), column(np.int32), _I64, BYTES))
+@kernel(types.void(POOL, column(SIDE), column(np.int32), _I64, BYTES, BYTES))
 def keep_pending(
-    pool: Pool, sides: NDArray[Any], touched: NDArray[np.int32], count: int, data: NDArray[np.uint8]
+    pool: Pool,
+    sides: NDArray[Any],
+    touched: NDArray[np.int32],
+    count: int,
+    data: NDArray[np.uint8],
+    extra: NDArray[np.uint8],
 ) -> None:
     """End a batch: move what is still pending out of its buffer, and free what was inspected.
 
@@ -188,8 +212,8 @@ def keep_pending(
                 moved: Any = pool.nodes[node].block >= 0
                 joined: Any = False
                 if not moved:
-                    joined = before >= 0 and _join(pool, before, node, data)
-                    moved = joined or _keep(pool, node, data)
+                    joined = before >= 0 and _join(pool, before, node, data, extra)
+                    moved = joined or _keep(pool, node, data, extra)
                 if moved and not joined:
                     before = node
                     node = following

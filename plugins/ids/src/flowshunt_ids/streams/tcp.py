@@ -4,7 +4,7 @@ The rules are Suricata's in IDS mode: a connection counts from its handshake on 
 allowed); data is inspected once the other side has acknowledged it and a chunk of it is there, at FIN, reset and end.
 """
 
-# ruff: noqa: PLR1714, SIM109 -- kernels compare scalars
+# ruff: noqa: PLR1714 -- kernels compare scalars
 
 from typing import Any
 
@@ -62,7 +62,7 @@ SETTINGS_SIZE = 5
 @kernel(types.uint16(BYTES, _I64, _I64), entry=False)
 def _window_scale(data: NDArray[np.uint8], header: int, end: int) -> Any:
     """The window scale option of the TCP header at `header`."""
-    if header + 20 > end:
+    if header + 20 > end or end > len(data):
         return np.uint16(NO_SCALE)
     last: Any = min(end, header + 4 * (np.int64(data[header + 12]) >> 4))
     at: Any = header + 20
