@@ -14,7 +14,6 @@ from flowshunt.flows.siphash import flow_hash
 from flowshunt.flows.tracking import lookup, take_row
 
 _I64 = types.int64
-_U64 = types.uint64
 _FLOWS = column(FLOW_WORDS, readonly=True)
 
 INSERTED = 0
