@@ -170,10 +170,50 @@ def test_what_a_context_does_not_allow_is_refused(context, instruction, message)
         prepare(Program((mov64_imm(2, 0), instruction, mov64_imm(0, 0), exit_())), context=context)
 
 
-def test_a_register_that_may_be_something_else_is_refused():
-    code = (mov64(R6, R10), jmp_imm(JEQ, R0, 0, 1), mov64(R6, R1), ldx(W, 0, R6, 0), exit_())
-    with pytest.raises(InputError, match="something else on another"):
-        prepare(Program(code), context=XDP)
+@pytest.mark.parametrize("load", RUNNERS.values(), ids=list(RUNNERS))
+@pytest.mark.parametrize("taken", [0, 1])
+def test_a_register_that_may_be_something_else_is_looked_at_when_it_runs(load, taken):
+    code = (
+        mov64_imm(0, taken),
+        st(W, R10, -8, 33),
+        mov64(R6, R10),
+        alu64_imm(ADD, R6, -8),
+        jmp_imm(JEQ, R0, 0, 1),
+        mov64(R6, R1),
+        ldx(W, 2, R6, 0),
+        jmp_imm(JEQ, R0, 0, 1),
+        ldx(B, 2, 2, 5),
+        mov64(0, 2),
+        exit_(),
+    )
+    assert value(XDP, *code, load=load) == (5 if taken else 33)
+
+
+@pytest.mark.parametrize("load", RUNNERS.values(), ids=list(RUNNERS))
+def test_a_context_handed_over_in_a_structure_is_the_context(load):
+    code = (
+        stx(DW, R10, R1, -16), mov64(R1, R10), alu64_imm(ADD, R1, -16), call_local(1), exit_(),
+        ldx(DW, 6, R1, 0), ldx(W, 2, 6, 0), ldx(B, 0, 2, 9), ldx(W, 3, 6, 12), Instruction(0x0F, 0, 3), exit_(),
+    )  # fmt: skip
+    assert value(XDP, *code, fields={"ingress_ifindex": 100}, load=load) == 109
+
+
+@pytest.mark.parametrize("load", RUNNERS.values(), ids=list(RUNNERS))
+def test_a_spilled_context_survives_a_call_that_gets_an_address_of_the_stack(load):
+    code = (
+        stx(DW, R10, R1, -8),
+        mov64(R1, R10),
+        alu64_imm(ADD, R1, -16),
+        call_local(4),
+        ldx(DW, 6, R10, -8),
+        ldx(W, 2, 6, 0),
+        ldx(B, 0, 2, 3),
+        exit_(),
+        st(DW, R1, 0, 7),
+        mov64_imm(0, 0),
+        exit_(),
+    )
+    assert value(XDP, *code, load=load) == 3
 
 
 @pytest.mark.parametrize("load", RUNNERS.values(), ids=list(RUNNERS))

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from flowshunt.errors import InputError
 from flowshunt_ebpf.asm import Form, assemble
 from flowshunt_ebpf.native.emulator import emulate

@@ -8,7 +8,7 @@ import click
 
 from flowshunt.errors import CapabilityError, InputError
 from flowshunt_ebpf.cli.map_contents import read_contents
-from flowshunt_ebpf.cli.run_program import Prepared, context_fields, read_packet
+from flowshunt_ebpf.cli.run_program import context_fields, prepared, read_packet
 from flowshunt_ebpf.cli.subject import (
     RUNNERS,
     Subject,
@@ -21,6 +21,7 @@ from flowshunt_ebpf.cli.subject import (
 from flowshunt_ebpf.contexts.layout import MEMORY
 from flowshunt_ebpf.native.measure import EMPTY, Timer, Timing, compare
 from flowshunt_ebpf.native.verdict import Verdict
+from flowshunt_ebpf.native.workbench import Workbench
 from flowshunt_ebpf.program import Program
 
 
@@ -54,17 +55,17 @@ def bench(
     subject = read_subject(file, name, context, btf)
     kind = chosen_context(subject.program, context)
     data = read_packet(packet, kind)
-    filled = Prepared(subject, kind, read_contents(contents) if contents else {}, data)
+    filled = prepared(subject, kind, read_contents(contents) if contents else {}, data)
     filled.machine.set_context(context_fields(fields))
     filled.machine.set_packet(data)
     able = _kernel_can() and kind is not MEMORY
     names = list(runners) or (["kernel", "host"] if able else ["interpret", "host"])
     verdict = None
     if judge == "kernel" or (judge is None and able):
-        verdict = kernel_verdict(filled.image, filled.machine)
-    empty = Prepared(Subject(Program.from_bytes(EMPTY, type=kind.program_type), {}), kind, {}, data)
+        verdict = filled.judge(kernel_verdict)
+    empty = prepared(Subject(Program.from_bytes(EMPTY, type=kind.program_type), {}), kind, {}, data)
     empty.machine.set_packet(data)
-    empty_verdict = kernel_verdict(empty.image, empty.machine) if verdict is not None else None
+    empty_verdict = empty.judge(kernel_verdict) if verdict is not None else None
     loaded = {runner: _loaded(runner, filled, verdict) for runner in names}
     floors = {runner: _loaded(runner, empty, empty_verdict) for runner in names}
     try:
@@ -94,14 +95,14 @@ def _kernel_can() -> bool:
     return missing() is None
 
 
-def _loaded(runner: str, filled: Prepared, verdict: Verdict | None) -> Any:
+def _loaded(runner: str, filled: Workbench, verdict: Verdict | None) -> Any:
     try:
         return load(runner, filled.image, filled.machine, verdict)
     except CapabilityError as error:
         raise InputError(str(error), f"runner {runner}", "leave it out") from None
 
 
-def _timers(loaded: dict[str, Any], filled: Prepared, data: bytes) -> dict[str, Timer]:
+def _timers(loaded: dict[str, Any], filled: Workbench, data: bytes) -> dict[str, Timer]:
     def timer(one: Any) -> Timer:
         def time(repeat: int) -> float:
             filled.machine.set_packet(data)

@@ -20,11 +20,9 @@ from flowshunt_ebpf.cli.subject import (
     read_subject,
 )
 from flowshunt_ebpf.contexts.layout import MEMORY, XDP, Context
-from flowshunt_ebpf.maps.create import create_all
-from flowshunt_ebpf.maps.map import Map
 from flowshunt_ebpf.maps.rings import RingMap
-from flowshunt_ebpf.native.image import Image, prepare
-from flowshunt_ebpf.native.machine import DEFAULT_BUDGET, MAX_PACKET_ROOM, PACKET_ROOM, Machine
+from flowshunt_ebpf.native.machine import DEFAULT_BUDGET, MAX_PACKET_ROOM, PACKET_ROOM
+from flowshunt_ebpf.native.workbench import Workbench
 
 _XDP_ACTIONS: Final = ("XDP_ABORTED", "XDP_DROP", "XDP_PASS", "XDP_TX", "XDP_REDIRECT")
 _TC_ACTIONS: Final = {
@@ -74,35 +72,12 @@ def context_fields(given: tuple[str, ...]) -> dict[str, int]:
     return fields
 
 
-class Prepared:
-    """A program on a machine with its maps filled: what `run` and `bench` start from."""
-
-    def __init__(self, subject: Subject, context: Context, contents: Mapping[str, Any], packet: bytes) -> None:
-        self.subject = subject
-        definitions = subject.program.maps
-        created = create_all(definitions)
-        self.maps: dict[str, Map] = {m.name: m for m in created}
-        room = max(PACKET_ROOM, min(len(packet), MAX_PACKET_ROOM))
-        self.machine = Machine(context, created, packet_room=room)
-        self.handles: dict[str, int] = {}
-        fill(self.maps, contents, self._handle)
-        self.machine.attach(tuple(self.maps.values()))
-        self.image: Image = prepare(subject.program, created, context=context)
-
-    def _handle(self, name: str) -> int:
-        """Load another program of the object for tail calls, with the same maps where they have the same names."""
-        if name not in self.handles:
-            if name not in self.subject.others:
-                known = ", ".join(self.subject.others)
-                raise InputError(f"there is no program {name}", "map contents", f"there are: {known}")
-            other = self.subject.others[name]()
-            for definition in other.maps:
-                if definition.name not in self.maps:
-                    self.maps[definition.name] = create_all((definition,))[0]
-            image = prepare(other, [self.maps[d.name] for d in other.maps], context=self.machine.context)
-            self.machine.attach(tuple(self.maps.values()))
-            self.handles[name] = self.machine.add_program(image)
-        return self.handles[name]
+def prepared(subject: Subject, context: Context, contents: Mapping[str, Any], packet: bytes) -> Workbench:
+    """A program with its maps filled: what `run` and `bench` start from."""
+    room = max(PACKET_ROOM, min(len(packet), MAX_PACKET_ROOM))
+    bench = Workbench(subject.program, subject.others, context=context, packet_room=room)
+    fill(bench.maps, contents, bench.handle)
+    return bench
 
 
 def _value_text(value: int, context: Context) -> str:
@@ -150,16 +125,16 @@ def run(
     subject = read_subject(file, name, context, btf)
     kind = chosen_context(subject.program, context)
     data = read_packet(packet, kind)
-    prepared = Prepared(subject, kind, read_contents(contents) if contents else {}, data)
-    machine = prepared.machine
+    bench = prepared(subject, kind, read_contents(contents) if contents else {}, data)
+    machine = bench.machine
     machine.set_packet(data, parse_hex(meta, "--meta") if meta else b"")
     machine.set_context(context_fields(fields))
-    verdict = kernel_verdict(prepared.image, machine) if judge == "kernel" else None
-    loaded = load(runner, prepared.image, machine, verdict)
-    before = snapshot(prepared.maps)
+    verdict = bench.judge(kernel_verdict) if judge == "kernel" else None
+    loaded = load(runner, bench.image, machine, verdict)
+    before = snapshot(bench.maps)
     try:
         outcome = loaded.run(budget=budget)
-        result = _result(outcome, prepared, before, data)
+        result = _result(outcome, bench, before, data)
         if repeat > 1 and outcome.fault is None:
             machine.set_packet(data, parse_hex(meta, "--meta") if meta else b"")
             result["repeat"] = repeat
@@ -173,18 +148,18 @@ def run(
     return 1 if outcome.fault is not None else 0
 
 
-def _result(outcome: Any, prepared: Prepared, before: dict[str, dict[bytes, bytes]], data: bytes) -> dict[str, Any]:
-    machine = prepared.machine
+def _result(outcome: Any, bench: Workbench, before: dict[str, dict[bytes, bytes]], data: bytes) -> dict[str, Any]:
+    machine = bench.machine
     result: dict[str, Any] = {"value": outcome.value, "fault": None}
     if outcome.fault is not None:
-        result["fault"] = outcome.fault.describe(prepared.image.program.where(max(0, outcome.fault.index)))
+        result["fault"] = outcome.fault.describe(bench.image.program.where(max(0, outcome.fault.index)))
     after = machine.packet()
     result["packet"] = after.hex()
     result["packet_changed"] = after != data
     if machine.meta():
         result["meta"] = machine.meta().hex()
-    result["maps"] = changes(before, snapshot(prepared.maps))
-    records = {m.name: [r.hex() for r in m.drain()] for m in prepared.maps.values() if isinstance(m, RingMap)}
+    result["maps"] = changes(before, snapshot(bench.maps))
+    records = {m.name: [r.hex() for r in m.drain()] for m in bench.maps.values() if isinstance(m, RingMap)}
     result["records"] = {name: taken for name, taken in records.items() if taken}
     result["trace"] = machine.trace()
     result["detail"] = outcome.detail

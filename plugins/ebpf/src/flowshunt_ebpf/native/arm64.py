@@ -199,9 +199,13 @@ def check_access(e: Emission, base: int, offset: int, size: int, *, write: bool)
     if not e.checked:
         return
     known = e.image.access[e.index]
-    if known == Access.REGION:
+    if known == Access.EITHER:
+        e.emit(f"ldr x9, [x28, #{state.CONTEXT}]", f"cmp {XR[base]}, x9", f"b.eq pass_{e.index}")
+    if known in (Access.REGION, Access.EITHER):
         _address(e, 11, base, offset)
         e.emit(f"movz w10, #{size}", f"movz w12, #{state.WRITABLE if write else 0}", "bl check_access")
+        if known == Access.EITHER:
+            e.emit(f"pass_{e.index}:")
     elif known == Access.CONTEXT:
         e.emit(f"ldr x9, [x28, #{state.CONTEXT}]", f"cmp {XR[base]}, x9", f"b.eq pass_{e.index}", "bl fault_context")
         e.emit(f"pass_{e.index}:")
@@ -227,13 +231,19 @@ def _place(e: Emission, base: int, offset: int, size: int) -> tuple[str, str]:
 
 
 def _load(e: Emission, i: Instruction) -> None:
-    size = i.size_bytes
+    size, n = i.size_bytes, e.index
+    pointer = e.image.pointers.get(n)
+    if pointer is not None:
+        e.emit(f"ldr x9, [x28, #{state.CONTEXT}]", f"cmp {XR[i.src]}, x9", f"b.ne other_{n}")
+        e.emit(f"ldur {XR[i.dst]}, [{XR[i.src]}, #{pointer}]", f"b done_{n}", f"other_{n}:")
     check_access(e, i.src, i.offset, size, write=False)
     place, kind = _place(e, i.src, i.offset, size)
     if i.opcode & 0xE0 == MEMSX:
         e.lines.append(f"ld{kind}s{'w' if size == 4 else _SUFFIX[size]} {XR[i.dst]}, {place}")
     else:
         e.lines.append(f"ld{kind}{_SUFFIX[size]} {(XR if size == 8 else WR)[i.dst]}, {place}")
+    if pointer is not None:
+        e.lines.append(f"done_{n}:")
 
 
 def _store(e: Emission, i: Instruction) -> None:

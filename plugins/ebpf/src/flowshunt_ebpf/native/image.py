@@ -51,6 +51,7 @@ class Access(IntEnum):
     REGION = 1  # nothing: looked up where there is no verdict
     STACK = 2  # inside the frame, whatever happens
     CONTEXT = 3  # a field of the context, if the register is the context pointer
+    EITHER = 4  # the same if it is, else as REGION
 
 
 MAX_INSTRUCTIONS = 1_000_000
@@ -72,6 +73,7 @@ class Image:
         callbacks: functions whose address the program takes; the value in a register is this index.
         values: 64-bit immediates, by instruction.
         access: an `Access` for each instruction.
+        pointers: for loads that may be of a packet pointer from the context: where the real one lies from r1.
         known_map: the map in r1, for helper calls where the instructions just before say so.
         helpers: numbers of the helpers that it calls.
     """
@@ -86,6 +88,7 @@ class Image:
     callbacks: tuple[int, ...]
     values: Mapping[int, int]
     access: bytes
+    pointers: Mapping[int, int]
     known_map: Mapping[int, Map]
     helpers: frozenset[int]
 
@@ -132,6 +135,7 @@ def prepare(program: Program, maps: Sequence[Map] = (), *, context: Context | No
             raise InputError(wrong, program.where(index), "see RFC 9669")
     targets = [-1] * len(instructions)
     values: dict[int, int] = {}
+    pointers: dict[int, int] = {}
     access = bytearray(len(instructions))
     callbacks: set[int] = set()
     helpers: set[int] = set()
@@ -180,7 +184,7 @@ def prepare(program: Program, maps: Sequence[Map] = (), *, context: Context | No
             in_register.pop(i.dst, None)
     functions, ends = _functions(program, targets)
     if context is not MEMORY:
-        instructions = _rewrite(program, targets, context, access)
+        instructions = _rewrite(program, targets, context, access, pointers)
     return Image(
         program,
         context,
@@ -192,6 +196,7 @@ def prepare(program: Program, maps: Sequence[Map] = (), *, context: Context | No
         tuple(sorted(callbacks)),
         values,
         bytes(access),
+        pointers,
         known,
         frozenset(helpers),
     )
@@ -280,9 +285,16 @@ def _functions(program: Program, targets: list[int]) -> tuple[tuple[int, ...], t
     return tuple(s.start for s in subprograms), tuple(s.end for s in subprograms)
 
 
-def _rewrite(program: Program, targets: list[int], context: Context, access: bytearray) -> tuple[Instruction, ...]:
+def _rewrite(
+    program: Program, targets: list[int], context: Context, access: bytearray, pointers: dict[int, int]
+) -> tuple[Instruction, ...]:
     rewritten = list(program.instructions)
     for found in context_accesses(program.instructions, targets, context, program.where):
+        if not found.sure:
+            access[found.index] = Access.EITHER
+            if found.field.pointer is not None:
+                pointers[found.index] = found.field.pointer
+            continue
         access[found.index] = Access.CONTEXT
         if found.field.pointer is not None:
             i = rewritten[found.index]

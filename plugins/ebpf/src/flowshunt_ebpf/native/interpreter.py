@@ -139,6 +139,10 @@ class Interpreter:
                 r[i.dst] = arithmetic(i, r[i.dst], r[i.src] if i.src < 11 else 0)
             elif cls == LDX:
                 size = i.size_bytes
+                if index in image.pointers and r[i.src] == self.machine.get64(state.CONTEXT):
+                    r[i.dst] = self._read(r[i.src] + image.pointers[index], 8)
+                    index += 1
+                    continue
                 address = self._allowed(image, index, r[i.src], i.offset, size, 0)
                 value = self._read(address, size)
                 r[i.dst] = signed(value, 8 * size) & MASK64 if i.opcode & 0xE0 == MEMSX else value
@@ -187,7 +191,7 @@ class Interpreter:
         if known == Access.CONTEXT:
             if base != self.machine.get64(state.CONTEXT):
                 raise self._stop(FaultKind.CONTEXT)
-        elif known == Access.REGION:
+        elif known == Access.REGION or (known == Access.EITHER and base != self.machine.get64(state.CONTEXT)):
             self.check(address, size, flags)
         return address
 

@@ -206,13 +206,17 @@ def check_access(e: Emission, base: int, offset: int, size: int, *, write: bool)
     if not e.checked:
         return
     known = e.image.access[e.index]
-    if known == Access.REGION:
+    if known == Access.EITHER:
+        e.emit(f"cmp {R64[base]}, qword ptr [r12+{state.CONTEXT}]", f"je pass_{e.index}")
+    if known in (Access.REGION, Access.EITHER):
         e.emit(
             f"lea r11, [{R64[base]}{offset:+d}]",
             f"mov r9d, {size}",
             f"mov r10d, {state.WRITABLE}" if write else "xor r10d, r10d",
             "call check_access",
         )
+    if known == Access.EITHER:
+        e.emit(f"pass_{e.index}:")
     elif known == Access.CONTEXT:
         e.emit(
             f"cmp {R64[base]}, qword ptr [r12+{state.CONTEXT}]",
@@ -223,7 +227,11 @@ def check_access(e: Emission, base: int, offset: int, size: int, *, write: bool)
 
 
 def _load(e: Emission, i: Instruction) -> None:
-    size = i.size_bytes
+    size, n = i.size_bytes, e.index
+    pointer = e.image.pointers.get(n)
+    if pointer is not None:
+        e.emit(f"cmp {R64[i.src]}, qword ptr [r12+{state.CONTEXT}]", f"jne other_{n}")
+        e.emit(f"mov {R64[i.dst]}, qword ptr [{R64[i.src]}{pointer:+d}]", f"jmp done_{n}", f"other_{n}:")
     check_access(e, i.src, i.offset, size, write=False)
     where = f"{_WIDTH[size]} [{R64[i.src]}{i.offset:+d}]"
     if i.opcode & 0xE0 == MEMSX:
@@ -232,6 +240,8 @@ def _load(e: Emission, i: Instruction) -> None:
         e.lines.append(f"movzx {R32[i.dst]}, {where}")
     else:
         e.lines.append(f"mov {_BY_SIZE[size][i.dst]}, {where}")
+    if pointer is not None:
+        e.lines.append(f"done_{n}:")
 
 
 def _store(e: Emission, i: Instruction) -> None:
