@@ -15,6 +15,7 @@ from flowshunt.cli.root import ANSWER_IS_NO, DONE, INTERRUPTED
 from flowshunt.pipeline.mode import BypassMode
 
 if TYPE_CHECKING:
+    from flowshunt.nic import NicModel
     from flowshunt.pipeline.compare import Comparison
 
 _COPY_BYTES = 1 << 20
@@ -33,19 +34,39 @@ def _rereadable(captures: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(copy.name if capture == "-" else capture for capture in captures)
 
 
+@contextmanager
+def first_run(nic: str, software_nic: str, engine_name: str, notes: Console) -> Iterator[None]:
+    """Compile the kernels that a comparison needs while the body runs, where this is the first run."""
+    from flowshunt.pipeline.prepare import compiled_kernels
+    from flowshunt.plugins import engine
+
+    with compiled_kernels(engine(engine_name), _models(nic, software_nic)) as compiling:
+        if compiling:
+            notes.print("compiling kernels for the first run")
+        yield
+
+
+def _models(nic: str, software_nic: str) -> "tuple[NicModel, NicModel]":
+    """The NIC models of hardware bypass, and of the other modes (the same where the standard one isn't installed)."""
+    from flowshunt.plugins import load_plugins, nic_model
+
+    model = nic_model(nic)
+    return model, nic_model(software_nic) if software_nic in load_plugins().nic_models else model
+
+
 def compare_captures(
     captures: Sequence[str], nic: str, software_nic: str, cores: int, rounds: int, quiet: bool, **options: Any
 ) -> "Comparison":
     """Compare the modes as the options say, with a progress bar on a terminal."""
     from flowshunt.cli.progress import reading_bar
     from flowshunt.pipeline.compare import compare
-    from flowshunt.plugins import load_plugins, nic_model
 
-    model = nic_model(nic)
-    plain = nic_model(software_nic) if software_nic in load_plugins().nic_models else model
+    model, plain = _models(nic, software_nic)
     if options.get("host_buffers") is None:
         options["host_buffers"] = min(cores, model.host_buffers, plain.host_buffers)
     config = run_config(captures, model, BypassMode.OFF, **options)
+    with first_run(nic, software_nic, config.engine.name, Console(stderr=True, quiet=quiet)):
+        pass
     with reading_bar(quiet) as show:
 
         def progress(mode: BypassMode, number: int, done: int, total: int | None) -> None:

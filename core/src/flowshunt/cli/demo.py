@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from flowshunt.cli.compare import compare_captures, comparison_options, report
+from flowshunt.cli.compare import compare_captures, comparison_options, first_run, report
 from flowshunt.cli.options import pipeline_options
 from flowshunt.cli.root import ANSWER_IS_NO
 from flowshunt.errors import InputError
@@ -59,7 +59,10 @@ def command(
     with _folder(keep) as folder:
         path = folder / "sample.pcap"
         flows = sample_flows or (_QUICK_FLOWS if quick else _FLOWS)
-        with notes.status(f"making sample traffic, {flows:,} flows"):
+        with (
+            first_run(options["nic"], options["software_nic"], "ids", notes),
+            notes.status(f"making sample traffic, {flows:,} flows"),
+        ):
             summary = write_sample(path, flows=flows, seed=seed)
         notes.print(f"sample traffic: {summary}", highlight=False)
         comparison = compare_captures(

@@ -48,6 +48,7 @@ def command(
     from flowshunt.output.eve import EVENT_TYPES, EveWriter
     from flowshunt.output.figures import run_figures
     from flowshunt.output.tables import print_problems, print_run
+    from flowshunt.pipeline.prepare import compiled_kernels
     from flowshunt.pipeline.run import run
     from flowshunt.plugins import nic_model
 
@@ -58,11 +59,14 @@ def command(
         raise InputError("events and figures can't both go to standard output", "--eve -", "drop --json")
     config = run_config(captures, nic_model(nic), BypassMode(bypass), **options)
     writer = None if eve is None else EveWriter(eve, types)
+    notes = Console(stderr=True, soft_wrap=True)
+    with compiled_kernels(config.engine, [config.model]) as compiling:
+        if compiling and not as_json:
+            notes.print("compiling kernels for the first run")
     with reading_bar(as_json) as show:
         result = run(config, writer, lambda done, total: show("reading", done, total))
     if writer is not None:
         writer.finish(result)
-    notes = Console(stderr=True, soft_wrap=True)
     if as_json:
         click.echo(json.dumps(run_figures(result), indent=2))
     else:
