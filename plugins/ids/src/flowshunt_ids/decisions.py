@@ -20,7 +20,7 @@ class BatchDecisions:
     """What was decided in one batch.
 
     Attributes:
-        stopped: for flows that are no longer inspected, the row from which on (that row itself still was).
+        stopped: for flows that are no longer inspected, the turn from which on (that turn itself still was).
         bypassed: for flows to bypass, the number of the request.
         dropped: rows that a rule drops.
     """
@@ -51,11 +51,20 @@ class Decisions:
         self.over_limit = 0
 
     def decide(
-        self, candidates: NDArray[Any], batch: InspectionBatch | None, flows: NDArray[Any], result: BatchDecisions
+        self,
+        candidates: NDArray[Any],
+        batch: InspectionBatch | None,
+        turns: NDArray[np.int32],
+        flows: NDArray[Any],
+        result: BatchDecisions,
     ) -> None:
-        """Judge the candidates of one batch, in the order of its rows. batch None: the end of a run."""
+        """Judge the candidates of one batch, in the order of its turns.
+
+        batch None: flows that ended. turns: int32[n], the turn of each of its rows.
+        """
         to_client = (candidates["flags"] & SEGMENT_TO_CLIENT) * (candidates["row"] < 0)
-        order = np.lexsort((candidates["rule"], to_client, candidates["slot"], candidates["row"]))
+        turn = np.where(candidates["row"] < 0, -1, turns[candidates["row"]]) if batch is not None else candidates["row"]
+        order = np.lexsort((candidates["rule"], to_client, candidates["slot"], turn))
         rows = candidates[order][["row", "slot", "rule", "flags"]].tolist()
         sides = to_client[order].tolist()
         begin = 0
@@ -64,16 +73,18 @@ class Decisions:
             end = begin + 1
             while end < len(rows) and rows[end][0] == row and rows[end][1] == slot and sides[end] == sides[begin]:
                 end += 1
-            if row <= result.stopped.get(slot, row):
+            turn_now = int(turns[row]) if row >= 0 else -1
+            if turn_now <= result.stopped.get(slot, turn_now):
                 matched: dict[int, int] = {}
                 for _row, _slot, rule, flags in rows[begin:end]:
                     matched[rule] = matched.get(rule, 0) | flags
-                self._packet(row, slot, int(bool(sides[begin])), matched, batch, flows, result)
+                self._packet(row, turn_now, slot, int(bool(sides[begin])), matched, batch, flows, result)
             begin = end
 
     def _packet(
         self,
         row: int,
+        turn: int,
         slot: int,
         direction: int,
         candidates: dict[int, int],
@@ -99,7 +110,7 @@ class Decisions:
             matched.append(number)
             if slot >= 0 and policy.bypasses(rule):
                 result.bypassed.setdefault(slot, self._requests[number])
-                result.stopped.setdefault(slot, row)
+                result.stopped.setdefault(slot, turn)
                 if row >= 0 and policy.drops(rule):
                     result.dropped.append(row)
         count = 0
@@ -116,7 +127,7 @@ class Decisions:
             whole_flow = rule.scope in (Scope.FIRST, Scope.ALL) or bool(candidates[number] & SEGMENT_CHUNK)
             passes = policy.passes(rule)
             if whole_flow and slot >= 0 and (passes or policy.drops(rule)):
-                result.stopped.setdefault(slot, row)
+                result.stopped.setdefault(slot, turn)
             if passes and not rule.alert:
                 break
             if rule.noalert or outcome != ALERT:

@@ -10,7 +10,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from flowshunt.packets.batch import LINK_RAW, FrameBatch
 from flowshunt.packets.headers import MORE_FRAGMENTS
@@ -176,19 +175,32 @@ def _packet(datagram: _Datagram) -> bytes:
     return bytes(header) + payload
 
 
-def spliced(
-    frames: FrameBatch, origin: NDArray[np.int64], added: NDArray[np.bool_], packets: Sequence[bytes]
-) -> tuple[FrameBatch, FrameBatch]:
-    """Frames with IP packets among them: the columns of all, and the packets as a batch of their own.
+def extended(frames: FrameBatch, rows: Sequence[int], packets: Sequence[bytes]) -> tuple[FrameBatch, FrameBatch]:
+    """Frames with IP packets behind them, and the packets as a batch of their own.
 
-    origin: int64[k], the row of `frames` that each row of the result is, or (where `added`, bool[k]) that a packet
-    takes its time and port from. Nothing is copied: the offsets of packets count from the end of the frames' data.
+    rows: the frames that the packets take their time and port from. No byte of the frames is copied: the offsets of
+    the packets count from the end of the frames' data.
     """
-    whole = frames.select(origin)
     lengths = np.array([len(packet) for packet in packets], np.uint32)
     places = np.cumsum(lengths, dtype=np.int64) - lengths
-    offset, captured, wire, link = whole.offset.copy(), whole.captured.copy(), whole.wire.copy(), whole.link.copy()
-    offset[added], captured[added], wire[added], link[added] = places + len(frames.data), lengths, lengths, LINK_RAW
-    result = attrs.evolve(whole, offset=offset, captured=captured, wire=wire, link=link)
-    alone = attrs.evolve(result.select(added), data=np.frombuffer(b"".join(packets), np.uint8), offset=places)
-    return result, alone
+    chosen = np.array(rows, np.int64)
+    alone = FrameBatch(
+        np.frombuffer(b"".join(packets) or b"\0", np.uint8),
+        places,
+        lengths,
+        lengths,
+        frames.timestamp[chosen],
+        frames.port[chosen],
+        np.full(len(packets), LINK_RAW, np.uint16),
+        frames.first,
+    )
+    whole = attrs.evolve(
+        frames,
+        offset=np.concatenate([frames.offset, places + len(frames.data)]),
+        captured=np.concatenate([frames.captured, lengths]),
+        wire=np.concatenate([frames.wire, lengths]),
+        timestamp=np.concatenate([frames.timestamp, alone.timestamp]),
+        port=np.concatenate([frames.port, alone.port]),
+        link=np.concatenate([frames.link, alone.link]),
+    )
+    return whole, alone

@@ -177,7 +177,7 @@ SESSION = np.dtype(
         ("tcp", "u1"),  # flowshunt.flows.record.TcpState
         ("client", "u1"),  # the direction that the SYN came from
         ("flags", "<u2"),  # the SESSION_ bits
-        ("stopped", "<i4"),  # the row of this batch from which on it is bypassed; NOT_STOPPED
+        ("stopped", "<i4"),  # the turn in this batch after which it is bypassed, -1: before it; NOT_STOPPED
     ]
 )
 NOT_STOPPED = 0x7FFFFFFF

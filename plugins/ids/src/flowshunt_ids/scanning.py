@@ -265,6 +265,7 @@ def match_unscanned(
         column(np.int32, readonly=True),
         column(np.int32, readonly=True),
         column(np.uint8, readonly=True),
+        column(np.int32, readonly=True),
         column(SESSION),
         _CANDIDATES,
     )
@@ -276,12 +277,14 @@ def match_packets(
     slot: NDArray[np.int32],
     row_group: NDArray[np.int32],
     row_flags: NDArray[np.uint8],
+    order: NDArray[np.int32],
     sessions: NDArray[Any],
     out: NDArray[Any],
 ) -> Any:
-    """Candidates of the rules without payload, from row `begin` on. Returns the next row and how many."""
+    """Candidates of the rules without payload, for the rows order[begin:]. Returns the next turn, and how many."""
     count = np.int64(0)
-    for row in range(begin, len(slot)):
+    for turn in range(begin, len(order)):
+        row = np.int64(order[turn])
         flags = np.int64(row_flags[row])
         if flags & ROW_PASSED:
             continue
@@ -291,7 +294,7 @@ def match_packets(
         if every + firsts == 0:
             continue
         if count + every + firsts > len(out):
-            return row, count
+            return turn, count
         at = np.int64(slot[row])
         base = packets.offset[row]
         end = base + np.int64(packets.captured[row])
@@ -311,4 +314,4 @@ def match_packets(
                         sessions[at].flags |= np.uint16(SESSION_BITS)
                     _candidate(out, count, -1, row, at, rule, 0)
                     count += 1
-    return len(slot), count
+    return len(order), count

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from flowshunt.engine import Alert, EngineSummary, InspectionBatch, Verdicts
 from flowshunt.packets.decode import decode
 from flowshunt.packets.headers import FRAGMENT
-from flowshunt_ids.fragments import Defragmenter, Reassembled, spliced
+from flowshunt_ids.fragments import Defragmenter, Reassembled, extended
 from flowshunt_ids.ruleset import RuleSet
 from flowshunt_ids.stages import Stages
 from flowshunt_ids.tunnels import OuterFlows
@@ -69,37 +69,34 @@ class Session:
             whole = self._defragmenter.add(batch.frames, row, batch.headers[row], place, flow)
             if whole is not None:
                 wholes.append((row, whole))
-        headers = batch.headers.copy()
-        headers["l4"][fragments] = 0
-        headers["payload_length"][fragments] = 0
-        owner = np.where(fragments, batch.slot, np.int32(-1))
-        slot = np.where(fragments, np.int32(-1), batch.slot)
-        alone = attrs.evolve(batch, headers=headers, slot=slot, ended=_NONE_ENDED)
-        if not wholes:
-            return self._stages.run(alone, owner=owner)
-        rows = np.array([row for row, _ in wholes])
-        origin = np.insert(np.arange(len(batch)), rows + 1, rows)
-        datagram = np.zeros(len(origin), np.bool_)
-        datagram[rows + 1 + np.arange(len(rows))] = True
-        frames, datagrams = spliced(batch.frames, origin, datagram, [whole.packet for _, whole in wholes])
-        headers = headers[origin]
-        headers[datagram] = decode(datagrams, depth=0)
-        slot, owner = slot[origin], owner[origin]
-        known = [whole.slot >= 0 and int(batch.flows["id"][whole.slot]) == whole.flow for _, whole in wholes]
-        slot[datagram] = np.where(known, [whole.slot for _, whole in wholes], -1)
-        owner[datagram] = -1
-        events = batch.events[origin]
-        events[datagram] = 0
+        count = len(batch)
+        frames, datagrams = extended(batch.frames, [row for row, _ in wholes], [whole.packet for _, whole in wholes])
+        headers = np.concatenate([batch.headers, decode(datagrams, depth=0)])
+        alone = np.flatnonzero(fragments)
+        headers["l4"][alone] = 0
+        headers["payload_length"][alone] = 0
+        rows = np.array([row for row, _ in wholes], np.int64)
+        slot = np.concatenate([batch.slot, np.array([_slot(batch, whole) for _, whole in wholes], np.int32)])
+        owner = np.full(len(slot), -1, np.int32)
+        owner[alone] = slot[alone]
+        slot[alone] = -1
         verdicts = self._stages.run(
             attrs.evolve(
-                alone, frames=frames, headers=headers, slot=slot, direction=batch.direction[origin], events=events
+                batch,
+                frames=frames,
+                headers=headers,
+                slot=slot,
+                direction=np.concatenate([batch.direction, batch.direction[rows]]),
+                events=np.zeros(len(slot), np.uint8),
+                ended=_NONE_ENDED,
             ),
             extra=datagrams.data,
+            order=np.insert(np.arange(count, dtype=np.int32), rows + 1, np.arange(count, len(slot), dtype=np.int32)),
             owner=owner,
         )
-        disposition = verdicts.disposition[~datagram]
-        np.maximum.at(disposition, rows, verdicts.disposition[datagram])
-        alerts = [attrs.evolve(a, row=int(origin[a.row])) if a.row >= 0 else a for a in verdicts.alerts]
+        disposition = verdicts.disposition[:count]
+        np.maximum.at(disposition, rows, verdicts.disposition[count:])
+        alerts = [attrs.evolve(a, row=int(rows[a.row - count])) if a.row >= count else a for a in verdicts.alerts]
         return attrs.evolve(verdicts, alerts=alerts, disposition=disposition)
 
     def _outer_packets(self, batch: InspectionBatch, rows: NDArray[np.int64]) -> Sequence[Alert]:
@@ -118,3 +115,8 @@ class Session:
         )
         verdicts = self._stages.run(outer, repeated=self._outer.is_repeated(frames, headers))
         return [attrs.evolve(alert, row=int(rows[alert.row])) for alert in verdicts.alerts]
+
+
+def _slot(batch: InspectionBatch, whole: Reassembled) -> int:
+    """The flow of a datagram's first fragment, where it is still there."""
+    return whole.slot if whole.slot >= 0 and int(batch.flows["id"][whole.slot]) == whole.flow else -1

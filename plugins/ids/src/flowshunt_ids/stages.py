@@ -68,6 +68,7 @@ class Stages:
         self._row_flags = np.empty(0, np.uint8)
         self._touched = np.empty(0, np.int32)
         self._bypasses = np.empty(0, np.int32)
+        self._turns = np.empty(0, np.int32)
         self._missing = np.empty((0, 2), np.uint64)
         self._python = (rule_set.encoded.rules["flags"] & layout.RULE_PYTHON) != 0
         self._unscanned = any(
@@ -86,7 +87,7 @@ class Stages:
         candidates = self._inspect_segments(out, NO_PACKETS)
         result = BatchDecisions()
         if len(candidates):
-            self._decisions.decide(candidates, None, flows, result)
+            self._decisions.decide(candidates, None, _NO_SIDES, flows, result)
         keep_pending(self._pool, self._sides, _NO_SIDES, 0, layout.NO_BYTES, layout.NO_BYTES)
         self._forget(flows, ended)
         self._totals["alerts"] += len(result.alerts)
@@ -97,12 +98,14 @@ class Stages:
         batch: InspectionBatch,
         *,
         extra: NDArray[np.uint8] = layout.NO_BYTES,
+        order: NDArray[np.int32] | None = None,
         owner: NDArray[np.int32] | None = None,
         repeated: NDArray[np.bool_] | None = None,
     ) -> Verdicts:
         """Inspect a batch whose flows are open. Nothing of its `ended` is looked at.
 
         extra: what rows point to whose offsets go past the end of the frames' data, see `layout.Packets`.
+        order: int32[n], the rows in the order in which their packets came; None: as they stand.
         owner: int32[n], the flows of rows that are inspected as packets of no flow (fragments); a row whose owner is
         bypassed is skipped. repeated: rows of no flow that are not the first packet of what they belong to.
         """
@@ -115,8 +118,15 @@ class Stages:
             self._row_flags = np.empty(count, np.uint8)
             self._touched = np.empty(count, np.int32)
             self._bypasses = np.empty(4 * count, np.int32)
+            self._turns = np.arange(count, dtype=np.int32)
         row_group, row_flags = self._row_groups[:count], self._row_flags[:count]
         touched, bypasses = self._touched, self._bypasses
+        turns = self._turns[:count]
+        if order is None:
+            order = turns
+        else:
+            turns = np.empty(count, np.int32)
+            turns[order] = self._turns[:count]
         disposition = np.empty(count, np.uint8)
         if count and int(batch.slot.min()) < 0:
             self._find_packet_groups(batch, row_group)
@@ -135,22 +145,25 @@ class Stages:
             disposition,
             touched,
             bypasses,
+            order,
             self._settings,
         )
         if repeated is not None:
             row_flags[repeated] &= np.uint8(0xFF ^ layout.ROW_FIRST)
         if owner is not None:
-            late = (owner >= 0) & (self._sessions["stopped"][np.maximum(owner, 0)] < np.arange(count))
+            late = (owner >= 0) & (self._sessions["stopped"][np.maximum(owner, 0)] < turns)
             late &= (self._sessions["flags"][np.maximum(owner, 0)] & layout.SESSION_BYPASSED) != 0
             row_flags[late] = layout.ROW_PASSED
             disposition[late] = SKIPPED
         candidates = self._inspect_segments(out, packets)
         if self._packets:
-            candidates = np.concatenate([candidates, *self._inspect_packets(packets, batch.slot, row_group, row_flags)])
+            candidates = np.concatenate(
+                [candidates, *self._inspect_packets(packets, batch.slot, row_group, row_flags, order)]
+            )
         result = BatchDecisions()
         if len(candidates):
-            self._decisions.decide(candidates, batch, batch.flows, result)
-        verdicts = self._verdicts(batch, result, bypasses[: 2 * found].reshape(found, 2), disposition)
+            self._decisions.decide(candidates, batch, turns, batch.flows, result)
+        verdicts = self._verdicts(batch, result, bypasses[: 2 * found].reshape(found, 2), disposition, turns)
         keep_pending(self._pool, self._sides, touched, int(out.counts[2]), frames.data, extra)
         return verdicts
 
@@ -309,21 +322,26 @@ class Stages:
         slot: NDArray[np.int32],
         row_group: NDArray[np.int32],
         row_flags: NDArray[np.uint8],
+        order: NDArray[np.int32],
     ) -> list[NDArray[Any]]:
         """Candidates of the rules without payload."""
         found: list[NDArray[Any]] = []
-        row = 0
-        while row < len(slot):
-            row, made = match_packets(
-                self._groups.arrays, row, packets, slot, row_group, row_flags, self._sessions, self._out_candidates
-            )
+        work = (packets, slot, row_group, row_flags, order, self._sessions, self._out_candidates)
+        turn = 0
+        while turn < len(order):
+            turn, made = match_packets(self._groups.arrays, turn, *work)
             if made:
                 self._totals["candidates"] += made
                 found.append(self._out_candidates[:made].copy())
         return found
 
     def _verdicts(
-        self, batch: InspectionBatch, result: BatchDecisions, at_once: NDArray[np.int32], disposition: NDArray[np.uint8]
+        self,
+        batch: InspectionBatch,
+        result: BatchDecisions,
+        at_once: NDArray[np.int32],
+        disposition: NDArray[np.uint8],
+        turns: NDArray[np.int32],
     ) -> Verdicts:
         """Mark the flows that are not inspected any more. at_once: (slot, request) of flows that kernels bypassed."""
         slots, requests = at_once[:, 0], at_once[:, 1]
@@ -331,7 +349,7 @@ class Stages:
             extra = np.array(list(result.bypassed.items()), np.int32)
             extra = extra[~np.isin(extra[:, 0], slots)]
             slots, requests = np.concatenate([slots, extra[:, 0]]), np.concatenate([requests, extra[:, 1]])
-        quiet = np.array([slot for slot, row in result.stopped.items() if row >= 0], np.int32)
+        quiet = np.array([slot for slot, turn in result.stopped.items() if turn >= 0], np.int32)
         sessions = self._sessions
         if len(quiet):
             sessions["flags"][quiet] |= layout.SESSION_QUIET
@@ -340,7 +358,7 @@ class Stages:
                 sessions["flags"][ended] |= layout.SESSION_BYPASSED
                 sessions["stopped"][ended] = [result.stopped[slot] for slot in result.bypassed]
                 last = sessions["stopped"][np.maximum(batch.slot, 0)]
-                disposition[(batch.slot >= 0) & (np.arange(len(batch)) > last)] = SKIPPED
+                disposition[(batch.slot >= 0) & (turns > last)] = SKIPPED
         if result.dropped:
             rows = np.array(result.dropped, np.int64)
             disposition[rows[disposition[rows] != SKIPPED]] = DROPPED

@@ -156,6 +156,7 @@ def _whole_payload(
         column(np.uint8),
         column(np.int32),
         column(np.int32),
+        column(np.int32, readonly=True),
         column(np.int64, readonly=True),
     )
 )
@@ -173,9 +174,10 @@ def track(
     disposition: NDArray[np.uint8],
     touched: NDArray[np.int32],
     bypasses: NDArray[np.int32],
+    order: NDArray[np.int32],
     settings: NDArray[np.int64],
 ) -> Any:
-    """Follow the packets of a batch.
+    """Follow the packets of a batch in the order of their rows in `order`.
 
     row_group: for rows of no flow the group (-1: none), for the others it is filled in. row_flags (ROW_), disposition:
     filled in. touched: sides that have data of this batch, room for one a row; bypasses: pairs of slot and request
@@ -185,7 +187,10 @@ def track(
     touched_count = np.int64(0)
     data, headers = packets.data, packets.headers
     limit = len(data) + len(packets.extra)
-    for row in range(len(slot)):
+    for turn in range(len(order)):
+        row = np.int64(order[turn])
+        if row < 0 or row >= len(slot):
+            continue
         disposition[row] = 0
         at = np.int64(slot[row])
         base = packets.offset[row]
@@ -222,7 +227,7 @@ def track(
             flags = ROW_FIRST
             if groups[group].request != 0:
                 sessions[at].flags |= np.uint16(SESSION_BYPASSED)
-                sessions[at].stopped = np.int32(row)
+                sessions[at].stopped = np.int32(turn)
                 bypasses[2 * bypass_count] = np.int32(at)
                 bypasses[2 * bypass_count + 1] = np.int32(groups[group].request - 1)
                 bypass_count += 1
@@ -245,7 +250,7 @@ def track(
                     other = np.int64(sides[side ^ 1].flags)
                     if other & SIDE_DEPTH or not other & SIDE_STREAM:
                         sessions[at].flags |= np.uint16(SESSION_BYPASSED)
-                        sessions[at].stopped = np.int32(row)
+                        sessions[at].stopped = np.int32(turn)
                         bypasses[2 * bypass_count] = np.int32(at)
                         bypasses[2 * bypass_count + 1] = np.int32(settings[STREAM_BYPASS] - 1)
                         bypass_count += 1
