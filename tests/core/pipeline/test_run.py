@@ -129,6 +129,21 @@ def test_a_flow_that_is_bypassed_and_replaced_in_one_burst_counts_its_own_frames
     assert _adds_up(result)
 
 
+def test_a_flow_that_the_host_displaces_keeps_what_the_card_counted(capture):
+    others = [Conversation(b"\x0a\1\0" + bytes([n]), b"\xc0\xa8\0\1", 4000, 53, 17).frame(0) for n in range(200)]
+    frames = [A.frame(0, b"BYPASS"), *[A.frame(n % 2) for n in range(7)], *others, A.frame(0)]
+    sink = _Records()
+    result = run(_config(capture(frames), flow_capacity=64), sink)
+    assert _adds_up(result)
+    assert result.flows_overflow == 0
+    assert result.flows_ended["displaced"] > 0
+    assert result.nic_flows["learned"] == 1
+    assert sum(int(r["packets"].sum()) for r in sink.records) == len(frames)
+    own = [r for r in sink.records if bytes(r["source"][:4]) == A.source]
+    assert sum(int(r["packets"].sum()) for r in own) == 9
+    assert sum(result.flows_ended.values()) == len(sink.records)
+
+
 def test_a_flow_that_ends_on_the_card_says_so(capture):
     sink = _Records()
     end = [

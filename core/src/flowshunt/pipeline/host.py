@@ -110,6 +110,7 @@ class Host:
         self._ring = _PacketRing()
         self._clock = _Clock()
         self._ended: Ended | None = None
+        self._displaced: dict[int, NDArray[Any]] = {}
         self._flows_view = table.records.view()
         self._flows_view.flags.writeable = False
         self._action_numbers: dict[str, int] = {}
@@ -294,7 +295,7 @@ class Host:
         self._table.expire(now)
         ended = self._table.drain()
         if len(ended):
-            self._ended = ended
+            self._ended = self._without_displaced(ended)
         self._clock.lap("flows")
 
     def close(self) -> None:
@@ -319,14 +320,43 @@ class Host:
     def _take_in(self, records: NDArray[Any]) -> None:
         """Add what the card counted to the host's records, and end those flows for the card's reason."""
         slots = self._table.find_ids(records["id"])
+        if self._displaced and (slots < 0).any():
+            self._complete_displaced(records[slots < 0])
         self._table.account(slots, records)
         reasons = records["end_reason"]
         for reason in np.flatnonzero(np.bincount(reasons)).tolist():
             self._table.remove(slots[reasons == reason], EndReason(reason))
 
+    def _without_displaced(self, ended: Ended) -> Ended:
+        """Keep back the records of flows that the host had to displace while the card acts on them.
+
+        The card is told to forget them; their records are complete with what it counted, which comes with its own.
+        """
+        records = ended.records
+        displaced = (records["bypass"] == Bypass.CAPTURE) & (records["end_reason"] == EndReason.DISPLACED)
+        if not displaced.any():
+            return ended
+        rows = np.flatnonzero(displaced)
+        self._nic.unlearn(records["id"][rows])
+        for row in rows.tolist():
+            self._displaced[int(records["id"][row])] = records[row : row + 1].copy()
+        return Ended(records[~displaced], ended.slots)
+
+    def _complete_displaced(self, counted: NDArray[Any]) -> None:
+        """Finish the records kept back for which the card has handed over its counts (FLOW[k])."""
+        for at, number in enumerate(counted["id"].tolist()):
+            record = self._displaced.pop(number, None)
+            if record is None:
+                continue
+            for field in ("packets", "bytes"):
+                record[field] += counted[field][at]
+                record[f"bypassed_{field}"] += counted[field][at]
+            record["last"] = np.maximum(record["last"], counted["last"][at])
+            self._finish(Ended(record, np.empty(0, np.int32)))
+
     def _finish(self, ended: Ended | None) -> None:
         """Count flows that ended, and write their records."""
-        if ended is None or not len(ended):
+        if ended is None or not len(ended.records):
             return
         counts = np.bincount(ended.records["end_reason"])
         for reason in np.flatnonzero(counts).tolist():
