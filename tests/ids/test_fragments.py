@@ -2,6 +2,7 @@
 
 import struct
 
+import numpy as np
 import pytest
 from conversation import Conversation, address, fragments, ipv4, tcp_segment, udp
 from hypothesis import given
@@ -53,9 +54,9 @@ def test_a_segment_in_fragments_takes_its_place_in_the_stream():
 def datagram(parts, memory=1 << 20):
     made = Defragmenter(memory)
     batch = ethernet_batch(parts)
-    headers = decode(batch)
-    whole = [made.add(batch, row, headers[row], 0, 1) for row in range(len(parts))]
-    return [found.packet for found in whole if found is not None], made
+    count = len(parts)
+    whole = made.add(batch, np.arange(count), decode(batch), np.zeros(count, np.int32), np.ones(count, np.uint64))
+    return [found.packet for _row, found in whole], made
 
 
 @given(st.permutations(list(range(28))), st.lists(st.integers(0, 27), max_size=10))

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from flowshunt.packets.batch import LINK_RAW, FrameBatch
 from flowshunt.packets.headers import MORE_FRAGMENTS
@@ -20,6 +21,17 @@ MAX_DATAGRAM = 65535
 
 _EXTENSIONS = frozenset({0, 43, 60})
 _FRAGMENT_HEADER = 44
+_FIELDS = (
+    "l3",
+    "payload",
+    "payload_length",
+    "flags",
+    "fragment_id",
+    "fragment_offset",
+    "ip_version",
+    "vlan",
+    "inner_vlan",
+)
 _OVERHEAD = 64
 """Bytes that a fragment is charged beside its own."""
 
@@ -63,35 +75,81 @@ class Defragmenter:
         """Bytes held."""
         return self._used
 
-    def add(self, frames: FrameBatch, row: int, header: Any, slot: int, flow: int) -> Reassembled | None:
-        """Take a fragment; gives the datagram that it completes. header: its HEADER row."""
-        now = int(frames.timestamp[row])
-        frame = frames.frame(row)
-        found = _fragment(frame, header)
-        if found is None:
-            return None
-        addresses, packet_header, protocol, payload = found
-        key: Key = (addresses, int(header["fragment_id"]), protocol, int(header["vlan"]), int(header["inner_vlan"]))
-        self._expire(now)
+    def add(
+        self,
+        frames: FrameBatch,
+        rows: NDArray[np.int64],
+        headers: NDArray[Any],
+        slots: NDArray[np.int32],
+        flows: NDArray[np.uint64],
+    ) -> list[tuple[int, Reassembled]]:
+        """Take a batch's fragments, those at `rows`; gives the datagrams that they complete, each with its last row.
+
+        headers, slots, flows: of these rows, their HEADER rows, flows and flow ids (-1 and 0: none).
+        """
+        whole: list[tuple[int, Reassembled]] = []
+        data = frames.data.data
+        columns = zip(
+            rows.tolist(),
+            headers[list(_FIELDS)].tolist(),
+            frames.offset[rows].tolist(),
+            frames.captured[rows].tolist(),
+            frames.timestamp[rows].tolist(),
+            slots.tolist(),
+            flows.tolist(),
+            strict=True,
+        )
+        for row, header, begin, captured, now, slot, flow in columns:
+            l3, payload, length, flags, identification, fragment_offset, version, *vlans = header
+            found = _fragment(bytes(data[begin + l3 : begin + captured]), payload + length - l3, version)
+            if found is None:
+                continue
+            addresses, packet_header, protocol, part = found
+            datagram = self._part(
+                (addresses, identification, protocol, *vlans),
+                now,
+                8 * fragment_offset,
+                part,
+                (packet_header, protocol, slot, flow),
+                last=not flags & MORE_FRAGMENTS,
+            )
+            if datagram is not None:
+                whole.append((row, Reassembled(_packet(datagram), datagram.slot, datagram.flow)))
+        return whole
+
+    def _part(
+        self,
+        key: Key,
+        now: int,
+        offset: int,
+        payload: bytes,
+        origin: tuple[bytes, int, int, int],
+        *,
+        last: bool,
+    ) -> _Datagram | None:
+        """Add a part of a datagram; gives the datagram where it is whole now. origin: header, protocol, slot, flow."""
+        while self._open:
+            oldest, waiting = next(iter(self._open.items()))
+            if now - waiting.first_seen < TIMEOUT:
+                break
+            self._drop(oldest)
         datagram = self._open.get(key)
         if datagram is None:
             datagram = self._open[key] = _Datagram(now)
             self._used += _OVERHEAD
-        offset = 8 * int(header["fragment_offset"])
         if offset + len(payload) > MAX_DATAGRAM:
             self._drop(key)
             return None
         if offset == 0 and not datagram.header:
-            datagram.header, datagram.protocol = packet_header, protocol
-            datagram.slot, datagram.flow = slot, flow
-        if not int(header["flags"]) & MORE_FRAGMENTS and datagram.total is None:
+            datagram.header, datagram.protocol, datagram.slot, datagram.flow = origin
+        if last and datagram.total is None:
             datagram.total = offset + len(payload)
         self._insert(datagram, offset, payload)
         if datagram.total is not None and datagram.header and _is_whole(datagram):
             del self._open[key]
             self._used -= datagram.size + _OVERHEAD
             self.completed += 1
-            return Reassembled(_packet(datagram), datagram.slot, datagram.flow)
+            return datagram
         while self._used > self._memory and self._open:
             self._drop(next(iter(self._open)))
         return None
@@ -117,13 +175,6 @@ class Defragmenter:
             payload, start = payload[skip:], start + skip
             at += 1
 
-    def _expire(self, now: int) -> None:
-        while self._open:
-            key, datagram = next(iter(self._open.items()))
-            if now - datagram.first_seen < TIMEOUT:
-                return
-            self._drop(key)
-
     def _drop(self, key: Key) -> None:
         datagram = self._open.pop(key)
         self._used -= datagram.size + _OVERHEAD
@@ -142,23 +193,24 @@ def _is_whole(datagram: _Datagram) -> bool:
     return end >= datagram.total
 
 
-def _fragment(frame: bytes, header: Any) -> tuple[bytes, bytes, int, bytes] | None:
-    """A fragment's addresses, the header to put before the datagram, its protocol, and its part of the payload."""
-    l3 = int(header["l3"])
-    end = int(header["payload"]) + int(header["payload_length"])
-    if int(header["ip_version"]) == 4:
-        start = l3 + 4 * (frame[l3] & 15) if l3 < len(frame) else end
-        if start > end or end > len(frame):
+def _fragment(packet: bytes, end: int, version: int) -> tuple[bytes, bytes, int, bytes] | None:
+    """A fragment's addresses, the header to put before the datagram, its protocol, and its part of the payload.
+
+    packet: from the IP header on; end: where its payload ends.
+    """
+    if version == 4:
+        start = 4 * (packet[0] & 15) if packet else end
+        if start < 20 or start > end or end > len(packet):
             return None
-        return frame[l3 + 12 : l3 + 20], frame[l3:start], frame[l3 + 9], frame[start:end]
-    if l3 + 40 > len(frame) or end > len(frame):
+        return packet[12:20], packet[:start], packet[9], packet[start:end]
+    if len(packet) < 40 or end > len(packet):
         return None
-    following, at = frame[l3 + 6], l3 + 40
+    following, at = packet[6], 40
     while following in _EXTENSIONS and at + 8 <= end:
-        following, at = frame[at], at + 8 * (frame[at + 1] + 1)
+        following, at = packet[at], at + 8 * (packet[at + 1] + 1)
     if following != _FRAGMENT_HEADER or at + 8 > end:
         return None
-    return frame[l3 + 8 : l3 + 40], frame[l3 : l3 + 40], frame[at], frame[at + 8 : end]
+    return packet[8:40], packet[:40], packet[at], packet[at + 8 : end]
 
 
 def _packet(datagram: _Datagram) -> bytes:

@@ -62,24 +62,20 @@ class Session:
         """Run a batch with its fragments as packets of no flow, and after each that completes a datagram, that
         datagram. What is found in a datagram is told of the fragment that completed it."""
         fragments = (batch.headers["flags"] & FRAGMENT) != 0
-        wholes: list[tuple[int, Reassembled]] = []
-        for row in np.flatnonzero(fragments).tolist():
-            place = int(batch.slot[row])
-            flow = int(batch.flows["id"][place]) if place >= 0 else 0
-            whole = self._defragmenter.add(batch.frames, row, batch.headers[row], place, flow)
-            if whole is not None:
-                wholes.append((row, whole))
+        at = np.flatnonzero(fragments)
+        places = batch.slot[at]
+        flows = np.where(places >= 0, batch.flows["id"][places], np.uint64(0))
+        wholes = self._defragmenter.add(batch.frames, at, batch.headers[at], places, flows)
         count = len(batch)
         frames, datagrams = extended(batch.frames, [row for row, _ in wholes], [whole.packet for _, whole in wholes])
         headers = np.concatenate([batch.headers, decode(datagrams, depth=0)])
-        alone = np.flatnonzero(fragments)
-        headers["l4"][alone] = 0
-        headers["payload_length"][alone] = 0
+        headers["l4"][at] = 0
+        headers["payload_length"][at] = 0
         rows = np.array([row for row, _ in wholes], np.int64)
         slot = np.concatenate([batch.slot, np.array([_slot(batch, whole) for _, whole in wholes], np.int32)])
         owner = np.full(len(slot), -1, np.int32)
-        owner[alone] = slot[alone]
-        slot[alone] = -1
+        owner[at] = places
+        slot[at] = -1
         verdicts = self._stages.run(
             attrs.evolve(
                 batch,
