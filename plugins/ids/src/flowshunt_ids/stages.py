@@ -75,6 +75,9 @@ class Stages:
             rule.payload and pattern is None
             for rule, pattern in zip(self._rules, rule_set.encoded.patterns, strict=True)
         )
+        self._asks_bits = np.array(
+            [any(bits.command == "isset" for bits in rule.flowbits) for rule in self._rules], np.bool_
+        )
         self._packets = any(not rule.payload for rule in self._rules)
         self._totals = dict.fromkeys(
             ("frames", "segments", "segment_bytes", "scan_hits", "candidates", "alerts", "bypassed_flows"), 0
@@ -223,6 +226,15 @@ class Stages:
             if not count:
                 break
             groups.add(missing[:count])
+
+    def _with_bits(self, candidates: NDArray[Any]) -> NDArray[Any]:
+        """The candidates but those of rules that ask for a flowbit, in flows where no rule that sets one matched."""
+        asks = self._asks_bits[candidates["rule"]]
+        if not asks.any():
+            return candidates
+        slot = candidates["slot"]
+        may = (slot >= 0) & ((self._sessions["flags"][np.maximum(slot, 0)] & layout.SESSION_BITS) != 0)
+        return candidates[may | ~asks]
 
     def _forget(self, flows: NDArray[Any], ended: NDArray[np.int32]) -> None:
         """Drop the flowbits of flows that ended."""
