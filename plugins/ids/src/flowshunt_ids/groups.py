@@ -84,8 +84,10 @@ class RuleGroups:
         self.refused = 0
         self._words = max(1, (len(rules) + 63) // 64)
         self._by_rules: dict[tuple[bytes, int, bool], int] = {}
-        self._lists: list[int] = []
-        self._rows: list[tuple[int, ...]] = []
+        self._lists = np.zeros(256, np.int32)
+        self._listed = 0
+        self._count = 0
+        self._rows = np.zeros(16, GROUP)
         self._members = np.zeros((16, self._words), np.uint64)
         self._inert = frozenset(
             number for number, rule in enumerate(rules) if rule.header.action is Action.PASS and not policy.passes(rule)
@@ -96,7 +98,7 @@ class RuleGroups:
         self.arrays = self._make_arrays()
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._count
 
     def request_number(self, request: BypassRequest) -> int:
         """The number of a request in `requests`."""
@@ -107,7 +109,7 @@ class RuleGroups:
 
     def add(self, keys: NDArray[np.uint64]) -> None:
         """Make groups for class combinations, as `flowshunt_ids.lookup` packs them: uint64[k, 2]."""
-        for first, second in np.unique(keys, axis=0).tolist():
+        for first, second in sorted(set(map(tuple, keys.tolist()))):
             source, destination = first >> 32, first & 0xFFFFFFFF
             source_port, destination_port = second >> 44, (second >> 24) & 0xFFFFF
             protocol, direction = (second >> 4) & 0xFFFFF, second & 15
@@ -140,9 +142,12 @@ class RuleGroups:
         self._known += 1
 
     def _list(self, numbers: Sequence[int]) -> tuple[int, int]:
-        start = len(self._lists)
-        self._lists.extend(numbers)
-        return start, len(numbers)
+        start, count = self._listed, len(numbers)
+        while start + count > len(self._lists):
+            self._lists = np.concatenate([self._lists, np.zeros_like(self._lists)])
+        self._lists[start : start + count] = numbers
+        self._listed += count
+        return start, count
 
     def _group(self, chosen: NDArray[np.int64], direction: int, tcp: bool) -> int:
         numbers = [number for number in chosen.tolist() if number not in self._inert]
@@ -150,7 +155,7 @@ class RuleGroups:
         known = self._by_rules.get(key)
         if known is not None:
             return known
-        if len(self._rows) >= MAX_GROUPS:
+        if self._count >= MAX_GROUPS:
             self.refused += 1
             return 0
         rules = self._rules
@@ -161,7 +166,9 @@ class RuleGroups:
         payloads = [number for number in numbers if (rules[number].in_packets if tcp else rules[number].in_datagrams)]
         if tcp and direction == FLOWLESS:
             payloads = sorted({*payloads, *(number for number in numbers if rules[number].in_streams)})
-        passing = any(self._policy.passes(rules[number]) for number in numbers if number not in first)
+        passing = any(
+            self._policy.passes(rules[number]) for number in numbers if rules[number].scope is not Scope.FIRST
+        )
         flags, request, first = self._at_first_packet(first, passing)
         if streams:
             flags |= layout.GROUP_STREAM
@@ -181,12 +188,16 @@ class RuleGroups:
             *self._list([number for number in payloads if patterns[number] is None]),
             request,
         )
-        group = len(self._rows)
-        self._rows.append(row)
-        if group >= len(self._members):
+        group = self._count
+        self._count += 1
+        if group >= len(self._rows):
+            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
             self._members = np.vstack([self._members, np.zeros_like(self._members)])
+        self._rows[group] = row
+        bits = 0
         for number in numbers:
-            self._members[group, number >> 6] |= np.uint64(1 << (number & 63))
+            bits |= 1 << number
+        self._members[group] = np.frombuffer(bits.to_bytes(8 * self._words, "little"), np.uint64)
         self._by_rules[key] = group
         return group
 
@@ -217,7 +228,7 @@ class RuleGroups:
             encoded.tests,
             encoded.ops,
             encoded.pool,
-            np.array(self._rows, GROUP),
-            np.array(self._lists or [0], np.int32),
+            self._rows,
+            self._lists,
             self._members,
         )

@@ -209,7 +209,9 @@ class HeaderClasses:
             & self._protocol[protocol]
             & self._directions[direction]
         )
-        return np.unique(self._rule_of_entry[fits])
+        chosen = self._rule_of_entry[fits]
+        # The one or two entries of a rule lie side by side, in the order of the rules.
+        return chosen[np.diff(chosen, prepend=-1) != 0]
 
 
 def _directions(flow: FlowCondition) -> tuple[bool, bool, bool]:
