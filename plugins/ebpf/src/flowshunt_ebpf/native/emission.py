@@ -6,6 +6,7 @@ from typing import Final
 import attrs
 
 from flowshunt.insn import CALL_K, MAY_GOTO, PSEUDO_CALL
+from flowshunt_ebpf.maps.map import Map
 from flowshunt_ebpf.native.image import Image
 
 TAIL_CALL: Final = 12
@@ -30,6 +31,7 @@ class Emission:
         lines: the text.
         index: the instruction at hand.
         function: the number of the function at hand, in `image.functions`.
+        routines: maps whose lookup is written out, by address.
         saved: the registers that the function at hand has pushed, in order.
         padding: bytes that it has taken from the native stack besides.
     """
@@ -43,6 +45,7 @@ class Emission:
     lines: list[str] = attrs.field(factory=list)
     index: int = 0
     function: int = 0
+    routines: dict[int, Map] = attrs.field(factory=dict)
     saved: tuple[str, ...] = ()
     padding: int = 0
 

@@ -11,6 +11,7 @@ from flowshunt_ebpf.maps.header import MAX_ENTRIES, OPERATIONS, PROG_ARRAY_STRID
 from flowshunt_ebpf.maps.supported import INLINE_ARRAYS, MAP_OPERATIONS
 from flowshunt_ebpf.native import state
 from flowshunt_ebpf.native.emission import CHECK_CALL, LOOP, MAP_LOOKUP, TAIL_CALL, Emission
+from flowshunt_ebpf.native.x86_64_maps import lookup_routine, written_out
 
 _CALLEE_SAVED: Final = ((6, "rbx"), (7, "r13"), (8, "r14"), (9, "r15"))
 _FORGET: Final = ("xor edi, edi", "xor esi, esi", "xor edx, edx", "xor ecx, ecx", "xor r8d, r8d")
@@ -74,6 +75,9 @@ def _helper(e: Emission, i: Instruction) -> None:
     known = e.image.known_map.get(e.index)
     if not e.checked and i.imm == MAP_LOOKUP and known is not None and known.definition.type in INLINE_ARRAYS:
         _array_lookup(e)
+    elif not e.checked and e.native and i.imm == MAP_LOOKUP and known is not None and written_out(known):
+        e.routines[known.address] = known
+        e.emit(f"call lookup_{known.address}")
     else:
         _check_arguments(e, i.imm)
         operation = MAP_OPERATIONS.get(i.imm) if e.native else None
@@ -169,6 +173,8 @@ def shared(e: Emission) -> None:
     """Emit the routines that the program's functions call: bpf_loop, the access check, and the faults."""
     if LOOP in e.image.helpers:
         _loop(e)
+    for address, m in e.routines.items():
+        e.emit(*lookup_routine(f"lookup_{address}", m))
     if e.checked:
         _check_access(e)
     faults = {
