@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from rich.box import SIMPLE, SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -11,6 +12,11 @@ from flowshunt.pipeline.result import Amount, RunResult
 
 _FLOWS_SHOWN = 5
 _RULES_SHOWN = 10
+_COLUMNS = {
+    BypassMode.OFF: "no bypass",
+    BypassMode.SOFTWARE: "in software",
+    BypassMode.HARDWARE: "in hardware",
+}
 _MODE_TITLES = {
     BypassMode.OFF: "no bypass",
     BypassMode.SOFTWARE: "software bypass",
@@ -28,38 +34,48 @@ def bytes_text(count: int) -> str:
     return f"{value:.1f} TB"
 
 
-def _amount(amount: Amount, total: Amount) -> str:
-    share = f" ({amount.frames / total.frames:.1%})" if total.frames else ""
-    return f"{amount.frames:,} frames, {bytes_text(amount.bytes)}{share}"
+def _share(part: int, total: int, text: str) -> str:
+    return f"{text} ({part / total:.1%})" if total else text
+
+
+def _frames(pick: Callable[[RunResult], Amount]) -> Callable[[RunResult], str]:
+    return lambda r: _share(pick(r).frames, r.total.frames, f"{pick(r).frames:,}")
+
+
+def _bytes(pick: Callable[[RunResult], Amount]) -> Callable[[RunResult], str]:
+    return lambda r: _share(pick(r).bytes, r.total.bytes, bytes_text(pick(r).bytes))
 
 
 def _spread(result: RunResult) -> str:
     frames = [buffer.frames for buffer in result.host_buffers]
-    if not sum(frames):
-        return f"{len(frames)} buffers, idle"
-    return f"{len(frames)} buffers, busiest {max(frames) / sum(frames):.1%}"
+    busiest = f"{max(frames) / sum(frames):.1%}" if sum(frames) else "0%"
+    return f"{busiest} of {len(frames)}"
 
 
-def _flows(result: RunResult) -> str:
+def _flows_bypassed(result: RunResult) -> str:
     parts = [f"{count:,} {who}" for who, count in sorted(result.flows_bypassed.items()) if count]
-    return f"{result.flows:,}; bypassed: {', '.join(parts) or 'none'}"
+    return "\n".join(parts) or "0"
 
 
 def _actions(result: RunResult) -> str:
-    return ", ".join(f"{name} {amount.frames:,}" for name, amount in sorted(result.by_action.items())) or "-"
+    return "\n".join(f"{name} {amount.frames:,}" for name, amount in sorted(result.by_action.items())) or "-"
 
 
 _RUN_ROWS: tuple[tuple[str, Callable[[RunResult], str]], ...] = (
     ("NIC", lambda r: r.nic),
-    ("in", lambda r: f"{r.total.frames:,} frames, {bytes_text(r.total.bytes)}"),
-    ("delivered to the host", lambda r: _amount(r.delivered, r.total)),
-    ("bypassed on the NIC", lambda r: _amount(r.bypassed_nic, r.total)),
-    ("bypassed in the host", lambda r: _amount(r.bypassed_host, r.total)),
-    ("bypassed frames by action", _actions),
-    ("dropped by rule", lambda r: _amount(r.dropped, r.total)),
-    ("inspected", lambda r: _amount(r.inspected, r.total)),
-    ("flows", _flows),
-    ("load over host buffers", _spread),
+    ("frames in", lambda r: f"{r.total.frames:,}"),
+    ("bytes in", lambda r: bytes_text(r.total.bytes)),
+    ("delivered to the host", _frames(lambda r: r.delivered)),
+    ("  bytes", _bytes(lambda r: r.delivered)),
+    ("bypassed on the NIC", _frames(lambda r: r.bypassed_nic)),
+    ("bypassed in the host", _frames(lambda r: r.bypassed_host)),
+    ("  both, by action", _actions),
+    ("dropped by rule", _frames(lambda r: r.dropped)),
+    ("inspected", _frames(lambda r: r.inspected)),
+    ("  bytes", _bytes(lambda r: r.inspected)),
+    ("flows", lambda r: f"{r.flows:,}"),
+    ("  bypassed", _flows_bypassed),
+    ("busiest host buffer", _spread),
     ("host CPU time", lambda r: f"{r.host_time.total / 1e6:,.1f} ms"),
 )
 
@@ -72,16 +88,21 @@ def _throughput(figures: ModeFigures) -> str:
 
 def print_run(console: Console, result: RunResult) -> None:
     """A run's figures and its alerts."""
-    table = Table(title=f"{_MODE_TITLES[result.mode]}, engine {result.engine}", show_header=False, title_justify="left")
+    table = Table(
+        title=f"{_MODE_TITLES[result.mode]}, engine {result.engine}",
+        show_header=False,
+        title_justify="left",
+        box=SIMPLE,
+    )
     table.add_column()
     table.add_column(justify="right")
     for name, show in _RUN_ROWS:
         table.add_row(name, show(result))
-    table.add_row("host CPU time per frame", f"{result.host_ns_per_frame:,.0f} ns")
+    table.add_row("  per frame", f"{result.host_ns_per_frame:,.0f} ns")
     table.add_row("alerts", f"{sum(result.alerts.values()):,}")
     console.print(table)
     if result.alerts:
-        alerts = Table(title="alerts by signature", title_justify="left")
+        alerts = Table(title="alerts by signature", title_justify="left", box=SIMPLE_HEAD)
         for column, justify in (("sid", "right"), ("signature", "left"), ("alerts", "right")):
             alerts.add_column(column, justify=justify)  # type: ignore[arg-type]
         for signature, count in sorted(result.alerts.items(), key=lambda item: (item[0].gid, item[0].sid)):
@@ -92,20 +113,20 @@ def print_run(console: Console, result: RunResult) -> None:
 def print_comparison(console: Console, comparison: Comparison) -> None:
     """The modes side by side, alerts by signature, and the alerts that bypass loses."""
     modes = comparison.modes
-    table = Table(title="bypass modes side by side", title_justify="left")
-    table.add_column()
+    table = Table(title="bypass modes side by side", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column(no_wrap=True)
     for mode in modes:
-        table.add_column(_MODE_TITLES[mode], justify="right")
+        table.add_column(_COLUMNS[mode], justify="right")
     for name, show in _RUN_ROWS:
         table.add_row(name, *(show(m.result) for m in modes.values()))
     rounds = f" (median of {comparison.rounds})" if comparison.rounds > 1 else ""
-    table.add_row(f"host CPU time per frame{rounds}", *(f"{m.host_ns_per_frame:,.0f} ns" for m in modes.values()))
-    table.add_row("host cost to no bypass", *(f"{m.cost_ratio:.3f}" for m in modes.values()))
+    table.add_row(f"  per frame{rounds}", *(f"{m.host_ns_per_frame:,.0f} ns" for m in modes.values()))
+    table.add_row("  to no bypass", *(f"{m.cost_ratio:.3f}" for m in modes.values()))
     cores = next(iter(modes.values())).throughput.cores
-    label = f"lossless throughput, {cores} core{'s' if cores > 1 else ''}"
+    label = f"lossless with {cores} core{'s' if cores > 1 else ''}"
     table.add_row(label, *(_throughput(m) for m in modes.values()))
     table.add_row("alerts", *(f"{sum(m.result.alerts.values()):,}" for m in modes.values()))
-    table.add_row("alerts lost", *(f"{sum(c.count for c in m.lost):,}" for m in modes.values()))
+    table.add_row("  lost", *(f"{sum(c.count for c in m.lost):,}" for m in modes.values()))
     console.print(table)
     ratio = comparison.hardware_to_software
     if ratio:
@@ -120,11 +141,11 @@ def _print_alerts(console: Console, comparison: Comparison) -> None:
     signatures = {s for m in comparison.modes.values() for s in m.result.alerts}
     if not signatures:
         return
-    table = Table(title="alerts by signature", title_justify="left")
+    table = Table(title="alerts by signature", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("sid", justify="right")
     table.add_column("signature")
     for mode in comparison.modes:
-        table.add_column(_MODE_TITLES[mode], justify="right")
+        table.add_column(_COLUMNS[mode], justify="right", no_wrap=True)
     for signature in sorted(signatures, key=lambda s: (s.gid, s.sid)):
         counts = (m.result.alerts.get(signature, 0) for m in comparison.modes.values())
         table.add_row(str(signature.sid), signature.message, *(f"{count:,}" for count in counts))
@@ -134,7 +155,7 @@ def _print_alerts(console: Console, comparison: Comparison) -> None:
 def _print_changes(console: Console, title: str, changes: Sequence[AlertChange]) -> None:
     if not changes:
         return
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     table.add_column("sid", justify="right")
     table.add_column("signature")
     table.add_column("alerts", justify="right")
