@@ -35,7 +35,9 @@ def bytes_text(count: int) -> str:
 
 
 def _share(part: int, total: int, text: str) -> str:
-    return f"{text} ({part / total:.1%})" if total else text
+    if not total:
+        return text
+    return f"{text} (100%)" if part == total else f"{text} ({part / total:.1%})"
 
 
 def _frames(pick: Callable[[RunResult], Amount]) -> Callable[[RunResult], str]:
