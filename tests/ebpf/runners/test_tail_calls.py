@@ -28,6 +28,7 @@ from flowshunt_ebpf.kernel.runner import run_in_kernel
 from flowshunt_ebpf.kernel.syscall import missing
 from flowshunt_ebpf.maps.create import create_all
 from flowshunt_ebpf.native.emulator import emulate
+from flowshunt_ebpf.native.fault import FaultKind
 from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.interpreter import interpret
@@ -115,6 +116,20 @@ def test_registers_of_a_caller_survive_a_tail_call_in_a_function(load):
     machine.set_packet(bytes(64))
     outcome = load(prepare(main, maps), machine).run()
     assert (outcome.value, outcome.fault) == (7 + 11 + 22 + 33 + 44, None)
+
+
+@pytest.mark.parametrize("load", [load for name, load in RUNNERS.items() if name != "kernel"])
+def test_a_chain_that_goes_a_function_deeper_each_time_stops_at_the_stacks_end(load):
+    """Even with a verdict: a program by itself can't, so that no verifier sees it."""
+    maps = create_all(MAPS)
+    machine = Machine(XDP, maps)
+    deeper = program(call_local(1), exit_(), *jump(0), st(W, R10, -4, 1), mov64_imm(0, 1), exit_())
+    image = prepare(deeper, maps)
+    maps[0].set_handle(0, machine.add_program(image, verdict(image)))
+    machine.set_packet(bytes(64))
+    fault = load(prepare(deeper, maps), machine).run().fault
+    assert fault is not None
+    assert fault.kind == FaultKind.CALL_DEPTH
 
 
 def test_an_unverified_target_does_not_run_beside_unchecked_code():

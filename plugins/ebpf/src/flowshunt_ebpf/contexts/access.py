@@ -1,9 +1,9 @@
 """Where a program loads and stores through its context pointer, and the rewriting of those accesses.
 
 The kernel knows this from its verifier. Here a small data-flow analysis follows three things: the context pointer,
-which programs only ever copy and spill; addresses of the stack, since a store through one may change a spilled copy; and
-values from memory that is not followed, such as a structure of the caller's, which may hold a copy. Registers and the 64
-stack words of a frame are bits of an integer, so that a step is a few operations.
+which programs only ever copy and spill; addresses of the stack, since a store through one may change a spilled copy;
+and values from memory that is not followed, such as a structure of the caller's, which may hold a copy. Registers and
+the 64 stack words of a frame are bits of an integer, so that a step is a few operations.
 
     bit 0 to 10    r0 to r10          bit 16 + k    the stack word at r10 - 512 + 8 k
 

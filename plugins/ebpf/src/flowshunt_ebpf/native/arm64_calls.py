@@ -84,7 +84,7 @@ def call(e: Emission, i: Instruction) -> None:
 
 
 def _check_depth(e: Emission, label: str) -> None:
-    if e.checked:
+    if e.checked or e.chained:
         e.emit(f"ldr x9, [x28, #{state.STACK_BOTTOM}]", "cmp x25, x9", f"b.hi {label}", "bl fault_depth", f"{label}:")
 
 

@@ -31,6 +31,7 @@ class Emission:
         lines: the text.
         index: the instruction at hand.
         function: the number of the function at hand, in `image.functions`.
+        chained: whether programs tail-call each other: from inside functions they can come deeper than one program can.
         routines: maps whose lookup is written out, by address.
         saved: the registers that the function at hand has pushed, in order.
         padding: bytes that it has taken from the native stack besides.
@@ -42,6 +43,7 @@ class Emission:
     features: frozenset[str]
     helper_address: Callable[[int], int]
     native: bool = True
+    chained: bool = False
     lines: list[str] = attrs.field(factory=list)
     index: int = 0
     function: int = 0

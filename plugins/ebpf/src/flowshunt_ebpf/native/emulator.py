@@ -172,6 +172,7 @@ class EmulatedProgram:
             features=self._features,
             helper_address=self.processor.trap_address,
             native=False,
+            chained=bool(self.machine.programs),
         )
 
     def run(self, *, budget: int = DEFAULT_BUDGET) -> Outcome:

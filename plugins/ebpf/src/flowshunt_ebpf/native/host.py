@@ -100,6 +100,7 @@ class HostProgram:
             budget=self._budgeted,
             features=features(),
             helper_address=helper_address,
+            chained=bool(self.machine.programs),
             offsets=self.checked,
         )
 

@@ -77,6 +77,7 @@ def compile_image(
     features: frozenset[str] = frozenset(),
     helper_address: Callable[[int], int],
     native: bool = True,
+    chained: bool = False,
     offsets: bool = True,
 ) -> NativeCode:
     """Compile a program.
@@ -90,10 +91,11 @@ def compile_image(
         helper_address: the address of a helper's native code, by number; `emission.CHECK_CALL` for the check of its
             arguments.
         native: whether those addresses are of code for the same processor, so that maps may be called directly.
+        chained: whether it runs in a chain of tail calls: then calls are checked for depth even with a verdict.
         offsets: also tell where each instruction's code starts.
     """
     instructions, calls = target(architecture)
-    e = Emission(image, checked, budget, features, helper_address, native)
+    e = Emission(image, checked, budget, features, helper_address, native, chained)
     calls.entry(e)
     lines = e.lines
     emit = instructions.instruction

@@ -67,7 +67,7 @@ def _local(e: Emission) -> None:
 
 
 def _check_depth(e: Emission, label: str) -> None:
-    if e.checked:
+    if e.checked or e.chained:
         e.emit(f"cmp rbp, qword ptr [r12+{state.STACK_BOTTOM}]", f"ja {label}", "call fault_depth", f"{label}:")
 
 
