@@ -171,7 +171,8 @@ def _take(manager: pluggy.PluginManager, candidate: Plugin, module: Any, collect
         for kind in KINDS:
             if kind.hook in functions:
                 hook = kind.hook
-                given[kind.key] = functions[kind.hook]()
+                result = functions[kind.hook]()
+                given[kind.key] = tuple(result) if _is_sequence(result) else result
     except ContractError as error:
         collected.left_out.append(_whole(candidate, str(error)))
         return
@@ -217,7 +218,7 @@ def _checked(kind: Kind, given: Any, candidate: Plugin, collected: _Collected) -
     def leave_out(what: str, reason: str, *names: str) -> None:
         collected.left_out.append(_part(candidate, what, reason, *names))
 
-    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+    if not isinstance(given, tuple):
         leave_out(f"{kind.hook} of plugin {candidate.name}", f"it returned {type(given).__name__}, not a sequence")
         return ()
     taken = collected.objects[kind.key]
@@ -230,9 +231,8 @@ def _checked(kind: Kind, given: Any, candidate: Plugin, collected: _Collected) -
         except KeyboardInterrupt:
             raise
         except ContractError as error:
-            label = None if isinstance(thing, type) else getattr(thing, "name", None)
-            named = isinstance(label, str) and label
-            leave_out(f"{kind.noun} {label}" if named else what, str(error), *([str(label)] if named else []))
+            label = _label(thing)
+            leave_out(f"{kind.noun} {label}" if label else what, str(error), *([label] if label else []))
             continue
         except BaseException as error:
             leave_out(what, f"its attributes raise {_said(error)}")
@@ -244,6 +244,18 @@ def _checked(kind: Kind, given: Any, candidate: Plugin, collected: _Collected) -
         taken[name] = thing
         names.append(name)
     return tuple(names)
+
+
+def _label(thing: Any) -> str:
+    """The name of an object that broke its contract, as far as it has one; else ""."""
+    try:
+        return thing.name if isinstance(thing.name, str) and not isinstance(thing, type) else ""
+    except Exception:
+        return ""
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _owner(kind: Kind, name: str, names: Sequence[str], collected: _Collected) -> str:

@@ -203,6 +203,21 @@ def test_a_full_disk_is_one_line():
     assert done.stderr == "flowshunt: No space left on device\n"
 
 
+def test_what_was_written_before_an_error_is_not_lost():
+    code = """
+import sys, click
+from flowshunt.cli.root import Root
+def fail():
+    print("half of the figures")
+    raise FileNotFoundError(2, "No such file or directory", "x")
+root = Root(name="flowshunt")
+root.get_command = lambda ctx, name: click.Command("fail", callback=fail)
+root(["fail"])
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout) == (2, "half of the figures\n")
+
+
 WAITING = """
 import sys, time, click
 from flowshunt.cli.root import Root

@@ -212,6 +212,21 @@ def test_an_object_that_breaks_its_contract_is_left_out_alone(environment, kind,
     assert list(found.commands) == ["extra"]
 
 
+def test_a_sequence_that_raises_is_a_hook_that_raises(environment):
+    code = """
+        from collections.abc import Sequence
+        from flowshunt import hookimpl
+        class Odd(Sequence):
+            def __len__(self): return 1
+            def __getitem__(self, index): raise RuntimeError("no item")
+        @hookimpl
+        def flowshunt_offload_actions(): return Odd()
+        """
+    environment.install("flowshunt-odd", code)
+    (left_out,) = environment.discover().left_out
+    assert "flowshunt_offload_actions raised RuntimeError: no item" in left_out.reason
+
+
 @pytest.mark.parametrize("result", ["None", "'drop'", "iter([])", "7", "{}"])
 def test_a_hook_that_returns_no_sequence_gives_nothing(environment, result):
     code = f"from flowshunt import hookimpl\n@hookimpl\ndef flowshunt_offload_actions(): return {result}\n"

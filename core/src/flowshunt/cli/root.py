@@ -97,15 +97,13 @@ class Root(click.Group):
         """Tell the user of an error; returns the exit status."""
         if isinstance(error, click.Abort) and isinstance(error.__cause__, KeyboardInterrupt):
             error = error.__cause__
+        _flush_or_drop()
         if isinstance(error, _ClosedPipeError | BrokenPipeError):
-            _drop_output()
             return PIPE_CLOSED
         if self.debug:
             traceback.print_exception(error)
         if isinstance(error, KeyboardInterrupt):
             return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-        if isinstance(error, OSError):
-            _drop_output()
         if isinstance(error, click.UsageError) and type(error).__name__ == "NoArgsIsHelpError":
             click.echo(error.format_message(), err=True)
         else:
@@ -135,10 +133,13 @@ def _line(error: BaseException) -> str:
     return f"{place}: {' '.join(text.split()).removesuffix('.')}{way_out}"
 
 
-def _drop_output() -> None:
-    """Send what standard output still holds nowhere, so that Python's flush at exit can't fail again."""
-    with Path(os.devnull).open("w") as nowhere, suppress(OSError, ValueError):
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+def _flush_or_drop() -> None:
+    """Write out what standard output holds; where that fails, send it nowhere, so that the exit can't fail again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with Path(os.devnull).open("w") as nowhere, suppress(OSError, ValueError):
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 @contextmanager
