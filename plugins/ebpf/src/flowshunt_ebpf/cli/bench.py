@@ -51,7 +51,10 @@ def bench(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Time a program of FILE in interleaved rounds, the empty program's time subtracted, and print ratios."""
+    """Time a program of FILE in interleaved rounds, the empty program's time subtracted, and print ratios.
+
+    Example: flowshunt bpf bench program.o -p xdp --packet capture.pcap:0 --runner interpret --runner host
+    """
     subject = read_subject(file, name, context, btf)
     kind = chosen_context(subject.program, context)
     data = read_packet(packet, kind)

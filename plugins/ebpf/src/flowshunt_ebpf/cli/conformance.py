@@ -25,7 +25,10 @@ from flowshunt_ebpf.program import Program
 @click.option("--elf", is_flag=True, help="The program is an ELF file's bytes.")
 @click.option("--budget", type=click.IntRange(1), default=DEFAULT_BUDGET, show_default=True)
 def conformance(memory: str, runner: str, given: str | None, debug: bool, elf: bool, budget: int) -> int:
-    """Run a program of the conformance suite on MEMORY and print r0."""
+    """Run a program of the conformance suite on MEMORY and print r0.
+
+    Example: echo 'b7 00 00 00 07 00 00 00 95 00 00 00 00 00 00 00' | flowshunt bpf conformance --runner host
+    """
     code = parse_hex(given if given is not None else sys.stdin.readline().strip(), "program")
     data = parse_hex(memory, "memory")
     try:

@@ -121,7 +121,10 @@ def run(
     judge: str,
     as_json: bool,
 ) -> int:
-    """Run a program of an object or text FILE ("-": standard input) and print what it returned and changed."""
+    """Run a program of an object or text FILE ("-": standard input) and print what it returned and changed.
+
+    Example: flowshunt bpf run program.o -p xdp --packet capture.pcap:0 --repeat 1000
+    """
     subject = read_subject(file, name, context, btf)
     kind = chosen_context(subject.program, context)
     data = read_packet(packet, kind)
