@@ -48,46 +48,50 @@ def _is_map(machine: Any, address: Any) -> Any:
 
 @piece
 def _is_string(machine: Any, address: Any) -> Any:
-    for at in range(STRING_LIMIT):
-        if not inside(machine, address + at, 1, 0):
-            return False
-        if load8(address + at) == 0:
-            return True
+    """Whether a zero byte lies within 4096 readable bytes, all in one element of one region."""
+    regions = load64(machine + REGIONS)
+    for row in range(load64(machine + REGION_COUNT)):
+        region = regions + REGION_BYTES * row
+        distance = address - load64(region)
+        left = load64(region + 8) - distance
+        if distance < 0 or left <= 0:
+            continue
+        stride = load32(region + 16)
+        if stride != 0:
+            left = load32(region + 20) - distance % stride
+        for at in range(min(left, STRING_LIMIT)):
+            if load8(address + at) == 0:
+                return True
     return False
 
 
 @piece
-def _fits(machine: Any, kind: Any, value: Any, following: Any, m: Any) -> Any:
-    if kind == 1:
-        return value == load64(machine + CONTEXT)
-    if kind == 2 or kind >= 15:
-        if not _is_map(machine, value):
-            return False
-        found = load32(value + TYPE)
-        if kind == 15:
-            return found == 3
-        if kind == 16:
-            return found == 27
-        if kind == 17:
-            return found == 4
-        return kind == 2 or found in (14, 16, 17, 25)
+def _needed(kind: Any, following: Any, m: Any) -> Any:
+    """How many bytes of memory an argument has to name; 0: none, -1: the size is not valid."""
     if kind == 3:
-        return inside(machine, value, load32(m + KEY_SIZE), 0)
-    if kind == 4:
-        return inside(machine, value, load32(m + VALUE_SIZE), 0)
-    if kind == 5:
-        return inside(machine, value, load32(m + VALUE_SIZE), WRITABLE)
+        return load32(m + KEY_SIZE)
+    if 4 <= kind <= 5:
+        return load32(m + VALUE_SIZE)
     if 6 <= kind <= 8:
         if not below(following, 1 << 31):
-            return False
-        if kind == 7 and following == 0:
-            return True
-        return inside(machine, value, following, WRITABLE if kind == 8 else 0)
+            return -1
+        return following if following > 0 or kind == 7 else -1
     if 11 <= kind <= 12:
-        return inside(machine, value, 4 if kind == 11 else 8, WRITABLE)
-    if kind == 13:
-        return _is_string(machine, value)
-    return True
+        return 4 if kind == 11 else 8
+    return 0
+
+
+@piece
+def _is_kind(kind: Any, m: Any) -> Any:
+    """Whether a map is of the kind that a helper takes."""
+    found = load32(m + TYPE)
+    if kind == 15:
+        return found == 3
+    if kind == 16:
+        return found == 27
+    if kind == 17:
+        return found == 4
+    return kind == 2 or found in (14, 16, 17, 25)
 
 
 def check_arguments(a: Any, b: Any, c: Any, d: Any, e: Any, machine: Any) -> Any:
@@ -98,8 +102,17 @@ def check_arguments(a: Any, b: Any, c: Any, d: Any, e: Any, machine: Any) -> Any
         value = a if at == 0 else b if at == 1 else c if at == 2 else d if at == 3 else e
         following = b if at == 0 else c if at == 1 else d if at == 2 else e
         kind = load8(kinds + at)
-        if not _fits(machine, kind, value, following, m):
-            return at + 1
-        if kind == 2:
+        size = _needed(kind, following, m)
+        fine = size >= 0
+        if kind == 1:
+            fine = value == load64(machine + CONTEXT)
+        elif kind == 2 or kind >= 15:
+            fine = _is_map(machine, value) and _is_kind(kind, value)
             m = value
+        elif kind == 13:
+            fine = _is_string(machine, value)
+        elif size > 0:
+            fine = inside(machine, value, size, WRITABLE if kind in (5, 8, 11, 12) else 0)
+        if not fine:
+            return at + 1
     return 0

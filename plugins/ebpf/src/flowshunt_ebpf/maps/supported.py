@@ -48,7 +48,7 @@ HELPER_KINDS: Final[dict[int, tuple[Argument, ...]]] = {
     11: (C, _A.ANY, _A.ANY, _A.ANY, _A.ANY),  # l4_csum_replace
     12: (C, _A.PROGRAMS, _A.ANY),  # tail_call
     23: (_A.ANY, _A.ANY),  # redirect
-    25: (C, _A.EVENTS, _A.ANY, _A.READ, Z),  # perf_event_output
+    25: (C, _A.EVENTS, _A.ANY, _A.READ_OR_NULL, Z),  # perf_event_output
     26: (C, _A.ANY, _A.WRITE, Z),  # skb_load_bytes
     28: (_A.READ_OR_NULL, Z, _A.READ_OR_NULL, Z, _A.ANY),  # csum_diff
     34: (C,),  # get_hash_recalc
@@ -72,7 +72,7 @@ HELPER_KINDS: Final[dict[int, tuple[Argument, ...]]] = {
     106: (_A.READ, Z, _A.ANY, _A.LONG_OUT),  # strtoul
     118: (),  # jiffies64
     125: (),  # ktime_get_boot_ns
-    130: (_A.RING, _A.READ, Z, _A.ANY),  # ringbuf_output
+    130: (_A.RING, _A.READ_OR_NULL, Z, _A.ANY),  # ringbuf_output
     131: (_A.RING, _A.ANY, _A.ANY),  # ringbuf_reserve
     132: (_A.RECORD, _A.ANY),  # ringbuf_submit
     133: (_A.RECORD, _A.ANY),  # ringbuf_discard

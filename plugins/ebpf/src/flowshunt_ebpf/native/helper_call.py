@@ -82,26 +82,26 @@ class HelperCalls:
                 fine = inside(value, size, state.WRITABLE if kind == Argument.VALUE_OUT else 0)
             elif kind in (Argument.READ, Argument.READ_OR_NULL, Argument.WRITE):
                 size = arguments[at + 1] & 0xFFFFFFFF
-                fine = arguments[at + 1] < 1 << 31 and (
-                    (size == 0 and kind == Argument.READ_OR_NULL)
-                    or inside(value, size, state.WRITABLE if kind == Argument.WRITE else 0)
-                )
+                fine = size > 0 and inside(value, size, state.WRITABLE if kind == Argument.WRITE else 0)
+                fine = arguments[at + 1] < 1 << 31 and (fine or (size == 0 and kind == Argument.READ_OR_NULL))
             elif kind == Argument.FUNCTION:
                 fine = value in self.image.callbacks
             elif kind in (Argument.LOCK, Argument.LONG_OUT):
                 fine = inside(value, 4 if kind == Argument.LOCK else 8, state.WRITABLE)
             elif kind == Argument.STRING:
-                fine = self._is_string(value, inside)
+                fine = self._is_string(value)
             if not fine:
                 return at + 1
         return 0
 
-    def _is_string(self, address: int, inside: Callable[[int, int, int], bool]) -> bool:
-        for at in range(address, address + _STRING_LIMIT):
-            if not inside(at, 1, 0):
-                return False
-            if ctypes.string_at(at, 1) == b"\0":
-                return True
+    def _is_string(self, address: int) -> bool:
+        """Whether a zero byte lies within 4096 readable bytes, all in one element of one region."""
+        for base, length, stride, limit, _ in self.machine.regions():
+            distance = address - base
+            if 0 <= distance < length:
+                left = limit - distance % stride if stride else length - distance
+                if left > 0 and b"\0" in ctypes.string_at(address, min(left, _STRING_LIMIT)):
+                    return True
         return False
 
 
