@@ -56,15 +56,16 @@ def run(capture: Path, rules: Path, batch_frames: int, bypass: bool, spent: dict
     engine = IdsEngine().open(EngineConfig((rules,), bypass=bypass, flow_capacity=capacity))
     prepare = inspect = frames = alerts = 0
     bypassed = np.zeros(capacity, np.bool_)
+    ending = np.empty(0, np.int32)
     with open_captures([str(capture)], batch_frames=batch_frames) as source:
         for batch in source:
             start = time.thread_time_ns()
             headers = decode(batch)
             tracking = table.track(batch, headers)
-            ended = table.drain()
+            ended, ending = ending, table.drain().slots
             middle = time.thread_time_ns()
             prepare += middle - start
-            bypassed[ended.slots] = False
+            bypassed[ended] = False
             keep = ~(bypassed[tracking.slot] & (tracking.slot >= 0))
             given = InspectionBatch(
                 batch.select(keep),
@@ -73,7 +74,7 @@ def run(capture: Path, rules: Path, batch_frames: int, bypass: bool, spent: dict
                 tracking.direction[keep],
                 tracking.events[keep],
                 table.records,
-                ended.slots,
+                ended,
             )
             start = time.thread_time_ns()
             verdicts = engine.inspect(given)

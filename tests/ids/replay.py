@@ -60,12 +60,13 @@ class Run:
         self.verdicts: list[Verdicts] = []
         self.bypassed = np.zeros(capacity, np.bool_)
         self.causes: dict[int, str] = {}
+        self.ended = np.empty(0, np.int32)
 
     def give(self, frames: FrameBatch) -> Verdicts:
         headers = decode(frames)
         tracking = self.table.track(frames, headers)
-        ended = self.table.drain()
-        self.bypassed[ended.slots] = False
+        ended, self.ended = self.ended, self.table.drain().slots
+        self.bypassed[ended] = False
         keep = ~(self.bypassed[tracking.slot] & (tracking.slot >= 0))
         numbers = frames.first + np.flatnonzero(keep)
         verdicts = self.session.inspect(
@@ -76,7 +77,7 @@ class Run:
                 tracking.direction[keep],
                 tracking.events[keep],
                 self.table.records,
-                ended.slots,
+                ended,
             )
         )
         self._take(verdicts, numbers)
@@ -92,8 +93,8 @@ class Run:
 
     def close(self) -> Replay:
         self.table.close()
-        ended = self.table.drain()
-        self._take(self.session.close(self.table.records, ended.slots), np.empty(0))
+        ended = np.concatenate([self.ended, self.table.drain().slots])
+        self._take(self.session.close(self.table.records, ended), np.empty(0))
         return Replay(self.alerts, self.verdicts, self.session.summary(), self.causes)
 
 

@@ -52,34 +52,30 @@ class Decisions:
 
     def decide(
         self,
-        candidates: NDArray[Any],
+        candidates: Sequence[tuple[int, ...]],
         batch: InspectionBatch | None,
         turns: NDArray[np.int32],
         flows: NDArray[Any],
         result: BatchDecisions,
     ) -> None:
-        """Judge the candidates of one batch, in the order of its turns.
+        """Judge the candidates of one batch (CANDIDATE rows as tuples), in the order of its turns.
 
         batch None: flows that ended. turns: int32[n], the turn of each of its rows.
         """
-        to_client = (candidates["flags"] & SEGMENT_TO_CLIENT) * (candidates["row"] < 0)
-        turn = np.where(candidates["row"] < 0, -1, turns[candidates["row"]]) if batch is not None else candidates["row"]
-        order = np.lexsort((candidates["rule"], to_client, candidates["slot"], turn))
-        rows = candidates[order][["row", "slot", "rule", "flags"]].tolist()
-        sides = to_client[order].tolist()
-        begin = 0
-        while begin < len(rows):
-            row, slot, _rule, _flags = rows[begin]
-            end = begin + 1
-            while end < len(rows) and rows[end][0] == row and rows[end][1] == slot and sides[end] == sides[begin]:
-                end += 1
-            turn_now = int(turns[row]) if row >= 0 else -1
-            if turn_now <= result.stopped.get(slot, turn_now):
-                matched: dict[int, int] = {}
-                for _row, _slot, rule, flags in rows[begin:end]:
-                    matched[rule] = matched.get(rule, 0) | flags
-                self._packet(row, turn_now, slot, int(bool(sides[begin])), matched, batch, flows, result)
-            begin = end
+        packets: dict[tuple[int, int, int], dict[int, int]] = {}
+        rows: dict[tuple[int, int, int], int] = {}
+        for _segment, row, slot, rule, flags in candidates:
+            turn = int(turns[row]) if row >= 0 else -1
+            key = (turn, slot, int(row < 0 and bool(flags & SEGMENT_TO_CLIENT)))
+            matched = packets.setdefault(key, {})
+            matched[rule] = matched.get(rule, 0) | flags
+            rows[key] = row
+        for key in sorted(packets):
+            turn, slot, direction = key
+            if turn <= result.stopped.get(slot, turn):
+                found = packets[key]
+                matched = {rule: found[rule] for rule in sorted(found)}
+                self._packet(rows[key], turn, slot, direction, matched, batch, flows, result)
 
     def _packet(
         self,

@@ -41,6 +41,34 @@ HIT_SHIFT = 24
 """A scan hit is one number: the end offset in the scan buffer, shifted by this, plus the pattern's number."""
 
 
+@kernel(_I64(_SEGMENTS, _I64, column(np.int64), column(np.int64)))
+def arrange(segments: NDArray[Any], count: int, order: NDArray[np.int64], begins: NDArray[np.int64]) -> Any:
+    """Order the first `count` segments by scan class, otherwise as they stand; gives the length of the longest.
+
+    order: int64[count] or more. begins: int64[classes + 1]; class c ends up in order[begins[c]:begins[c + 1]].
+    """
+    longest = np.int64(0)
+    last = len(begins) - 2
+    for place in range(len(begins)):
+        begins[place] = 0
+    for at in range(count):
+        length = np.int64(segments[at].length)
+        longest = length if length > longest else longest
+        scan = np.int64(segments[at].scan)
+        begins[(scan if scan < last else last) + 1] += 1
+    for place in range(1, len(begins)):
+        begins[place] += begins[place - 1]
+    for at in range(count):
+        scan = np.int64(segments[at].scan)
+        scan = scan if scan < last else np.int64(last)
+        order[begins[scan]] = at
+        begins[scan] += 1
+    for place in range(len(begins) - 1, 0, -1):
+        begins[place] = begins[place - 1]
+    begins[0] = 0
+    return longest
+
+
 @kernel(types.UniTuple(_I64, 2)(_SEGMENTS, column(PIECE, readonly=True), _ORDER, _I64, _I64, PACKETS, _BUFFER, _BUFFER))
 def gather(
     segments: NDArray[Any],

@@ -29,19 +29,13 @@ class Session:
 
     def inspect(self, batch: InspectionBatch) -> Verdicts:
         """See `flowshunt.engine.EngineSession.inspect`."""
-        stages = self._stages
-        ended = stages.finish(batch.flows, batch.ended) if len(batch.ended) else None
-        stages.open(batch)
         fragmented = (batch.headers["flags"] & FRAGMENT).any()
-        verdicts = self._with_datagrams(batch) if fragmented else stages.run(batch)
+        verdicts = self._with_datagrams(batch) if fragmented else self._stages.run(batch, opening=batch)
         tunnelled = np.flatnonzero(batch.headers["depth"])
-        alerts = list(verdicts.alerts)
-        if len(tunnelled):
-            alerts.extend(self._outer_packets(batch, tunnelled))
-            alerts.sort(key=lambda alert: alert.row)
-        if ended is not None:
-            alerts[:0] = ended.alerts
-        return attrs.evolve(verdicts, alerts=alerts)
+        if not len(tunnelled):
+            return verdicts
+        alerts = [*verdicts.alerts, *self._outer_packets(batch, tunnelled)]
+        return attrs.evolve(verdicts, alerts=sorted(alerts, key=lambda alert: alert.row))
 
     def close(self, flows: NDArray[Any], ended: NDArray[np.int32]) -> Verdicts:
         """See `flowshunt.engine.EngineSession.close`."""
@@ -86,6 +80,7 @@ class Session:
                 events=np.zeros(len(slot), np.uint8),
                 ended=_NONE_ENDED,
             ),
+            opening=batch,
             extra=datagrams.data,
             order=np.insert(np.arange(count, dtype=np.int32), rows + 1, np.arange(count, len(slot), dtype=np.int32)),
             owner=owner,

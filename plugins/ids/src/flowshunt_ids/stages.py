@@ -14,7 +14,7 @@ from flowshunt_ids.layout import CANDIDATE, NO_PACKETS, PIECE, SEGMENT, SESSION,
 from flowshunt_ids.lookup import find_flow_groups, find_packet_groups
 from flowshunt_ids.matching import SCRATCH_SIZE
 from flowshunt_ids.ruleset import RuleSet
-from flowshunt_ids.scanning import gather, match_hits, match_packets, match_unscanned
+from flowshunt_ids.scanning import arrange, gather, match_hits, match_packets, match_unscanned
 from flowshunt_ids.streams.pool import (
     ARENA_USED,
     DEPTH_REACHED,
@@ -29,7 +29,7 @@ from flowshunt_ids.streams.reassembly import Output
 from flowshunt_ids.streams.tcp import SETTINGS_SIZE
 from flowshunt_ids.tracking import close_flows, end_flows, mark_flows, open_flows, track
 
-SLICE = 1 << 20
+SLICE = 1 << 18
 """Bytes of segments that are gathered and scanned at once: enough to be worth a call, little enough for the cache."""
 CANDIDATES = 1 << 14
 """Candidates that one call of a kernel may make; more are made by calling it again."""
@@ -69,6 +69,8 @@ class Stages:
         self._touched = np.empty(0, np.int32)
         self._bypasses = np.empty(0, np.int32)
         self._turns = np.empty(0, np.int32)
+        self._order = np.empty(0, np.int64)
+        self._begins = np.zeros(len(rule_set.prefilter.databases) + 2, np.int64)
         self._missing = np.empty((0, 2), np.uint64)
         self._python = (rule_set.encoded.rules["flags"] & layout.RULE_PYTHON) != 0
         self._unscanned = any(
@@ -90,7 +92,7 @@ class Stages:
         candidates = self._inspect_segments(out, NO_PACKETS)
         result = BatchDecisions()
         if len(candidates):
-            self._decisions.decide(candidates, None, _NO_SIDES, flows, result)
+            self._decisions.decide(candidates.tolist(), None, _NO_SIDES, flows, result)
         keep_pending(self._pool, self._sides, _NO_SIDES, 0, layout.NO_BYTES, layout.NO_BYTES)
         self._forget(flows, ended)
         self._totals["alerts"] += len(result.alerts)
@@ -100,13 +102,16 @@ class Stages:
         self,
         batch: InspectionBatch,
         *,
+        opening: InspectionBatch | None = None,
         extra: NDArray[np.uint8] = layout.NO_BYTES,
         order: NDArray[np.int32] | None = None,
         owner: NDArray[np.int32] | None = None,
         repeated: NDArray[np.bool_] | None = None,
     ) -> Verdicts:
-        """Inspect a batch whose flows are open. Nothing of its `ended` is looked at.
+        """Inspect packets.
 
+        opening: the batch that was given to the session, the first time that packets of it are inspected: flows that
+        ended before it are finished, and flows that begin in it are opened.
         extra: what rows point to whose offsets go past the end of the frames' data, see `layout.Packets`.
         order: int32[n], the rows in the order in which their packets came; None: as they stand.
         owner: int32[n], the flows of rows that are inspected as packets of no flow (fragments); a row whose owner is
@@ -115,7 +120,12 @@ class Stages:
         count = len(batch)
         frames = batch.frames
         packets = packets_of(frames, batch.headers, extra)
-        out = self._output(count, 0)
+        ended = opening.ended if opening is not None else _NO_SIDES
+        out = self._output(count, len(ended))
+        if len(ended):
+            end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, ended)
+        if opening is not None:
+            self._open(opening)
         if count > len(self._row_flags):
             self._row_groups = np.empty(count, np.int32)
             self._row_flags = np.empty(count, np.uint8)
@@ -165,7 +175,10 @@ class Stages:
             )
         result = BatchDecisions()
         if len(candidates):
-            self._decisions.decide(candidates, batch, turns, batch.flows, result)
+            candidates = self._with_bits(candidates)
+            self._decisions.decide(candidates.tolist(), batch, turns, batch.flows, result)
+        if len(ended):
+            self._forget(batch.flows, ended)
         verdicts = self._verdicts(batch, result, bypasses[: 2 * found].reshape(found, 2), disposition, turns)
         keep_pending(self._pool, self._sides, touched, int(out.counts[2]), frames.data, extra)
         return verdicts
@@ -182,7 +195,7 @@ class Stages:
             self._output_rows = (np.empty(room, SEGMENT), np.empty(room, PIECE))
         return Output(*self._output_rows, np.zeros(3, np.int64))
 
-    def open(self, batch: InspectionBatch) -> None:
+    def _open(self, batch: InspectionBatch) -> None:
         """Clear the state of the flows that begin in a batch, and find their groups."""
         slot, events = batch.slot, batch.events
         if not (events & NEW).any():
@@ -249,18 +262,19 @@ class Stages:
         if not count:
             return EMPTY
         segments = out.segments[:count]
-        longest = int(segments["length"].max())
+        if count > len(self._order):
+            self._order = np.empty(2 * count, np.int64)
+        order, begins = self._order, self._begins
+        longest = arrange(segments, count, order, begins)
         if longest > len(self._buffer):
             self._buffer = np.empty(longest, np.uint8)
         work = (packets, self._sessions, self._scratch, self._out_candidates)
-        scan = segments["scan"]
-        order = np.argsort(scan, kind="stable") if len(self._set.prefilter.databases) else np.arange(count)
         found: list[NDArray[Any]] = []
         totals = self._totals
         totals["segments"] += count
-        begin = 0
-        for scan_class in range(len(self._set.prefilter.databases) + 1):
-            end = begin + int(np.count_nonzero(scan == scan_class))
+        bounds = begins.tolist()
+        for scan_class in range(len(bounds) - 1):
+            begin, end = bounds[scan_class], bounds[scan_class + 1]
             while begin < end:
                 upto, filled = gather(segments, out.pieces, order, begin, end, packets, self._pool.arena, self._buffer)
                 totals["segment_bytes"] += filled
