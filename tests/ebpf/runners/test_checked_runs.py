@@ -276,3 +276,25 @@ def test_a_host_fault_is_told_in_words():
     outcome = host(prepare(program), Machine()).run()
     text = outcome.fault.describe(program.where(outcome.fault.index))
     assert text.startswith("program reader, instruction 0: stopped: it accessed memory")
+
+
+@pytest.mark.parametrize("name", ["host", "unicorn-x86_64", "unicorn-arm64"])
+def test_may_goto_ends_a_loop_after_the_kernels_count(name):
+    """The interpreter would take seconds."""
+    code = (mov64_imm(0, 0), Instruction(0xE5, 0, 0, 2), alu64_imm(ADD, 0, 1), ja(-3), exit_())
+    machine = Machine()
+    outcome = RUNNERS[name](prepare(Program(code)), machine).run(budget=1 << 40)
+    assert (outcome.value, outcome.fault) == (8_388_608, None)
+
+
+@pytest.mark.parametrize("load", RUNNERS.values(), ids=list(RUNNERS))
+def test_may_goto_counts_for_each_function(load):
+    code = (call_local(1), exit_(), mov64_imm(0, 5), Instruction(0xE5, 0, 0, 1), mov64_imm(0, 6), exit_())
+    assert load(prepare(Program(code)), Machine()).run().value == 6
+
+
+@pytest.mark.parametrize("load", [interpret, host, lambda i, m: emulate(i, m, "arm64")])
+def test_a_program_runs_only_on_a_machine_of_its_context(load):
+    image = prepare(Program((mov64_imm(0, 0), exit_())), context=XDP)
+    with pytest.raises(InputError, match="the machine has memory"):
+        load(image, Machine(MEMORY))

@@ -72,7 +72,7 @@ class KernelProgram:
     Attributes:
         log: the end of the verifier's log.
         info: sizes of the translated and of the native code.
-        verdict: the kernel's, for exactly this program, its maps and context.
+        verdict: the kernel's, for exactly this program, its maps and context; it accepts none on bare memory.
         duration: ns per run of the last run, as the kernel measured it.
     """
 
@@ -114,7 +114,9 @@ class KernelProgram:
                 f"{error.strerror or 'refused'}: {reason}", f"program {program.name}", "see the verifier's log"
             ) from error
         self.info = load.program_info(self._fd)
-        self.verdict = Verdict(True, digest(image.program, image.context), syscall.release(), self.log)
+        # It saw bare memory of one size only; a run may have less.
+        accepted = image.context is not MEMORY
+        self.verdict = Verdict(accepted, digest(image.program, image.context), syscall.release(), self.log)
 
     def _load_targets(self) -> None:
         """Load the programs that the machine's program arrays name."""

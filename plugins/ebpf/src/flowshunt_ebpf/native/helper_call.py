@@ -112,6 +112,12 @@ def every_map(machine: Machine) -> list[Map]:
 
 def bind_all(image: Image, machine: Machine) -> None:
     """Make the native code of the maps and helpers that an image needs ready."""
+    if machine.context is not image.context:
+        raise InputError(
+            f"it was made ready for the context {image.context.name}, the machine has {machine.context.name}",
+            f"program {image.program.name}",
+            "make the machine with the program's context",
+        )
     operations = {MAP_OPERATIONS[number] for number in image.helpers if number in MAP_OPERATIONS}
     if operations:
         for m in every_map(machine):
