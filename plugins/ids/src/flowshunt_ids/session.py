@@ -67,8 +67,6 @@ class Session:
         headers["payload_length"][at] = 0
         rows = np.array([row for row, _ in wholes], np.int64)
         slot = np.concatenate([batch.slot, np.array([_slot(batch, whole) for _, whole in wholes], np.int32)])
-        owner = np.full(len(slot), -1, np.int32)
-        owner[at] = places
         slot[at] = -1
         verdicts = self._stages.run(
             attrs.evolve(
@@ -83,7 +81,7 @@ class Session:
             opening=batch,
             extra=datagrams.data,
             order=np.insert(np.arange(count, dtype=np.int32), rows + 1, np.arange(count, len(slot), dtype=np.int32)),
-            owner=owner,
+            owned=(at, places),
         )
         disposition = verdicts.disposition[:count]
         np.maximum.at(disposition, rows, verdicts.disposition[count:])

@@ -105,7 +105,7 @@ class Stages:
         opening: InspectionBatch | None = None,
         extra: NDArray[np.uint8] = layout.NO_BYTES,
         order: NDArray[np.int32] | None = None,
-        owner: NDArray[np.int32] | None = None,
+        owned: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None,
         repeated: NDArray[np.bool_] | None = None,
     ) -> Verdicts:
         """Inspect packets.
@@ -114,8 +114,9 @@ class Stages:
         ended before it are finished, and flows that begin in it are opened.
         extra: what rows point to whose offsets go past the end of the frames' data, see `layout.Packets`.
         order: int32[n], the rows in the order in which their packets came; None: as they stand.
-        owner: int32[n], the flows of rows that are inspected as packets of no flow (fragments); a row whose owner is
-        bypassed is skipped. repeated: rows of no flow that are not the first packet of what they belong to.
+        owned: rows that are inspected as packets of no flow (fragments) and the flows that they belong to (-1: none);
+            they are skipped where their flow is bypassed.
+        repeated: rows of no flow that are not the first packet of what they belong to.
         """
         count = len(batch)
         frames = batch.frames
@@ -163,11 +164,13 @@ class Stages:
         )
         if repeated is not None:
             row_flags[repeated] &= np.uint8(0xFF ^ layout.ROW_FIRST)
-        if owner is not None:
-            late = (owner >= 0) & (self._sessions["stopped"][np.maximum(owner, 0)] < turns)
-            late &= (self._sessions["flags"][np.maximum(owner, 0)] & layout.SESSION_BYPASSED) != 0
-            row_flags[late] = layout.ROW_PASSED
-            disposition[late] = SKIPPED
+        if owned is not None:
+            rows, owner = owned
+            sessions = self._sessions[np.maximum(owner, 0)]
+            late = (owner >= 0) & ((sessions["flags"] & layout.SESSION_BYPASSED) != 0)
+            late &= sessions["stopped"] < turns[rows]
+            row_flags[rows[late]] = layout.ROW_PASSED
+            disposition[rows[late]] = SKIPPED
         candidates = self._inspect_segments(out, packets)
         if self._packets:
             candidates = np.concatenate(
