@@ -274,7 +274,7 @@ def test_a_poisoned_instruction_is_not_passed():
 def test_a_host_fault_is_told_in_words():
     program = Program((ldx(DW, R0, R2, 0), exit_()), name="reader")
     outcome = host(prepare(program), Machine()).run()
-    text = outcome.fault.describe(program.where(outcome.fault.index))
+    text = outcome.fault.describe(program)
     assert text.startswith("program reader, instruction 0: stopped: it accessed memory")
 
 

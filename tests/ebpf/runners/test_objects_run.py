@@ -94,7 +94,7 @@ def everything(bench, load, times, *, frames=FRAMES):
     for frame in frames:
         bench.machine.set_packet(frame)
         outcome = loaded.run()
-        assert outcome.fault is None, outcome.fault.describe(bench.image.program.where(outcome.fault.index))
+        assert outcome.fault is None, outcome.fault.describe(bench.image.program)
         results.append((outcome.value & 0xFFFFFFFF, bench.machine.packet()))
         records += [r for m in bench.maps.values() if isinstance(m, RingMap) for r in m.drain()]
     loaded.close()

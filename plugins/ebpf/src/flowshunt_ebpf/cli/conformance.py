@@ -39,7 +39,7 @@ def conformance(memory: str, runner: str, given: str | None, debug: bool, elf: b
         outcome = loaded.run(budget=budget)
         loaded.close()
         if outcome.fault is not None:
-            raise InputError(outcome.fault.describe(program.where(max(0, outcome.fault.index))))
+            raise InputError(outcome.fault.describe(program))
     except FlowshuntError as error:
         click.echo(str(error), err=True)
         return 1

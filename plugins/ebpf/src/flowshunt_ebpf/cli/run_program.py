@@ -155,7 +155,7 @@ def _result(outcome: Any, bench: Workbench, before: dict[str, dict[bytes, bytes]
     machine = bench.machine
     result: dict[str, Any] = {"value": outcome.value, "fault": None}
     if outcome.fault is not None:
-        result["fault"] = outcome.fault.describe(bench.image.program.where(max(0, outcome.fault.index)))
+        result["fault"] = outcome.fault.describe(bench.image.program)
     after = machine.packet()
     result["packet"] = after.hex()
     result["packet_changed"] = after != data

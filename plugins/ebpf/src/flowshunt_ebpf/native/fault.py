@@ -4,6 +4,8 @@ from enum import IntEnum
 
 import attrs
 
+from flowshunt_ebpf.program import Program
+
 
 class FaultKind(IntEnum):
     """What a run-time check found. The numbers are those in the machine's state block."""
@@ -48,7 +50,8 @@ class Fault:
     argument: int = 0
     detail: str = ""
 
-    def describe(self, place: str) -> str:
-        """One line for the user; `place` names the instruction."""
+    def describe(self, program: Program) -> str:
+        """One line for the user."""
+        place = program.where(self.index) if self.index >= 0 else f"program {program.name}"
         text = _TEXT[self.kind].format(address=self.address, argument=self.argument, detail=self.detail)
         return f"{place}: stopped: {text}"

@@ -134,7 +134,7 @@ class HostProgram:
         spent = time.perf_counter_ns() - start
         fault = self.machine.fault(self._index())
         if fault is not None:
-            raise RunError(fault.describe(self.image.program.where(fault.index)))
+            raise RunError(fault.describe(self.image.program))
         return spent / repeat
 
     def _point(self) -> None:

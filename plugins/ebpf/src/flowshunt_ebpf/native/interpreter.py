@@ -92,7 +92,7 @@ class Interpreter:
         for _ in range(repeat):
             outcome = self._run(budget)
             if outcome.fault is not None:
-                raise RunError(outcome.fault.describe(self.image.program.where(outcome.fault.index)))
+                raise RunError(outcome.fault.describe(self.image.program))
         return (time.perf_counter_ns() - start) / repeat
 
     def close(self) -> None:
