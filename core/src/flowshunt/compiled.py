@@ -9,8 +9,6 @@ it calls and with the constants that it was compiled with, which Numba's index d
 """
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,8 @@ from typing import Any
 import numba
 import numpy as np
 from numba import types
+
+from flowshunt.cache import cache_folder
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 """Read-only bytes, such as a mapped capture."""
@@ -36,19 +36,6 @@ def matrix(dtype: Any, *, readonly: bool = False) -> types.Array:
 def strided(dtype: Any) -> types.Array:
     """The Numba type of a one-dimensional column that may have gaps: one field of a structured array."""
     return types.Array(numba.from_dtype(np.dtype(dtype)), 1, "A", readonly=True)
-
-
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: the user's cache, or a folder of this process where that can't be written."""
-    chosen = os.environ.get("FLOWSHUNT_CACHE")
-    base = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flowshunt"
-    try:
-        base.mkdir(parents=True, exist_ok=True)
-        if os.access(base, os.W_OK):
-            return base
-    except OSError:
-        pass
-    return Path(tempfile.gettempdir()) / f"flowshunt-{os.getuid()}"
 
 
 def kernel(signature: Any, *, inline: bool = False, entry: bool = True) -> Callable[[Callable[..., Any]], Any]:
