@@ -19,6 +19,8 @@ from numba import types
 
 from flowshunt.cache import cache_folder
 
+__all__ = ["BYTES", "c_function", "cache_folder", "column", "kernel", "matrix", "piece", "strided"]
+
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 """Read-only bytes, such as a mapped capture."""
 
