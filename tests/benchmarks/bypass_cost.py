@@ -15,8 +15,9 @@ from pathlib import Path
 import attrs
 
 from flowshunt.packets.sample import write_sample
+from flowshunt.pipeline.burst import DEFAULT_BURST
 from flowshunt.pipeline.mode import BypassMode
-from flowshunt.pipeline.run import DEFAULT_BURST, RunConfig, run
+from flowshunt.pipeline.run import RunConfig, run
 from flowshunt.plugins import engine, load_plugins, nic_model
 
 
@@ -29,7 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("capture", nargs="?", help="a capture of your own; default: sample traffic")
     parser.add_argument("--rules", help="its rules")
-    parser.add_argument("--flows", type=int, default=4000)
+    parser.add_argument("--flows", type=int, default=24000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--burst", type=int, default=DEFAULT_BURST)
     options = parser.parse_args()
@@ -37,7 +38,7 @@ def main() -> int:
         capture = options.capture or str(Path(folder) / "sample.pcap")
         rules = options.rules or f"{capture}.rules"
         if options.capture is None:
-            summary = write_sample(capture, flows=options.flows, seed=1)
+            summary = write_sample(capture, flows=options.flows, seed=1, rate=options.flows / 6)
             print(summary)
         config = RunConfig(
             captures=(capture,),

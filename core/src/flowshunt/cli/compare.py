@@ -1,17 +1,21 @@
 """`flowshunt compare`: bypass off, in software and in hardware on the same captures, side by side."""
 
 import json
-import sys
+import os
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 from rich.console import Console
 
 from flowshunt.cli.options import DEFAULT_SOFTWARE_NIC, apply_options, engine_options, pipeline_options, run_config
-from flowshunt.cli.root import ANSWER_IS_NO, DONE, INTERRUPTED
+from flowshunt.cli.root import ANSWER_IS_NO, DONE
+from flowshunt.errors import InputError
 from flowshunt.pipeline.mode import BypassMode
 
 if TYPE_CHECKING:
@@ -19,19 +23,62 @@ if TYPE_CHECKING:
     from flowshunt.pipeline.compare import Comparison
 
 _COPY_BYTES = 1 << 20
+_STANDARD_INPUT = "-"
 
 
 @contextmanager
 def _rereadable(captures: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """The captures, standard input copied to a file, since each mode reads them again."""
-    if "-" not in captures:
+    from flowshunt.packets.reader import input_descriptor
+
+    for capture in captures:
+        if stat.S_ISFIFO(_mode(capture)):
+            raise InputError("is a pipe, and each mode reads it again", capture, "name a file, or - for standard input")
+    if _STANDARD_INPUT not in captures:
         yield tuple(captures)
         return
+    if captures.count(_STANDARD_INPUT) > 1:
+        raise InputError("is a stream, and named twice", _STANDARD_INPUT, "name it once")
+    descriptor = input_descriptor()
     with tempfile.NamedTemporaryFile(prefix="flowshunt-", suffix=".capture") as copy:
-        while block := sys.stdin.buffer.read(_COPY_BYTES):
-            copy.write(block)
-        copy.flush()
-        yield tuple(copy.name if capture == "-" else capture for capture in captures)
+        try:
+            while block := os.read(descriptor, _COPY_BYTES):
+                copy.write(block)
+            copy.flush()
+        except OSError as error:
+            raise InputError(
+                f"can't be copied to {copy.name}: {error.strerror}",
+                _STANDARD_INPUT,
+                "make room, set TMPDIR, or name a file",
+            ) from None
+        try:
+            yield tuple(copy.name if capture == _STANDARD_INPUT else capture for capture in captures)
+        except InputError as error:
+            raise InputError(error.what, error.where.replace(copy.name, _STANDARD_INPUT), error.way_out) from None
+
+
+def _mode(path: str) -> int:
+    try:
+        return Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return 0
+
+
+def _told_of(comparison: "Comparison", captures: Sequence[str]) -> "Comparison":
+    """A comparison that names the captures as the user did, and not the copy of standard input."""
+    read = [copy for copy, name in zip(comparison.captures, captures, strict=True) if copy != name]
+    if not read:
+        return comparison
+
+    def named(lines: Sequence[str]) -> tuple[str, ...]:
+        return tuple(line.replace(read[0], _STANDARD_INPUT) for line in lines)
+
+    modes = {}
+    for mode, figures in comparison.modes.items():
+        result = figures.result
+        result = attrs.evolve(result, problems=named(result.problems), warnings=named(result.warnings))
+        modes[mode] = attrs.evolve(figures, result=result)
+    return attrs.evolve(comparison, captures=tuple(captures), modes=modes)
 
 
 @contextmanager
@@ -87,8 +134,8 @@ def report(comparison: "Comparison", as_json: bool, verbose: bool) -> int:
         print_comparison(Console(), comparison)
     last = list(comparison.modes.values())[-1].result
     print_problems(Console(stderr=True, soft_wrap=True), last, verbose=verbose and not as_json)
-    if last.interrupted:
-        return INTERRUPTED
+    if comparison.signal:
+        return 128 + comparison.signal
     return DONE if comparison.complete else ANSWER_IS_NO
 
 
@@ -127,5 +174,5 @@ def command(captures: tuple[str, ...], as_json: bool, verbose: bool, **options: 
     Host CPU time is measured; the lossless throughput is what it implies for the NIC's line rate and --cores.
     """
     with _rereadable(captures) as readable:
-        comparison = compare_captures(readable, quiet=as_json, **options)
+        comparison = _told_of(compare_captures(readable, quiet=as_json, **options), captures)
     return report(comparison, as_json, verbose)

@@ -16,8 +16,10 @@ from flowshunt.cli.root import ANSWER_IS_NO
 from flowshunt.errors import InputError
 from flowshunt.pipeline.mode import BypassMode
 
-_FLOWS = 6000
-_QUICK_FLOWS = 1500
+_FLOWS = 8000
+_QUICK_FLOWS = 2000
+_FLOWS_A_SECOND = 1000.0
+"""So many flows start in a second that a few thousand are open at a time, as on a busy link."""
 
 
 @contextmanager
@@ -63,7 +65,7 @@ def command(
             first_run(options["nic"], options["software_nic"], "ids", notes),
             notes.status(f"making sample traffic, {flows:,} flows"),
         ):
-            summary = write_sample(path, flows=flows, seed=seed)
+            summary = write_sample(path, flows=flows, seed=seed, rate=_FLOWS_A_SECOND)
         notes.print(f"sample traffic: {summary}", highlight=False)
         comparison = compare_captures(
             [str(path)],

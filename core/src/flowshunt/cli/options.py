@@ -9,6 +9,7 @@ import click
 from flowshunt.engine import BypassRequest
 from flowshunt.errors import InputError
 from flowshunt.nic import NicModel
+from flowshunt.pipeline.burst import DEFAULT_BURST
 from flowshunt.pipeline.mode import BypassMode
 
 DEFAULT_NIC = "nt200a02"
@@ -49,7 +50,7 @@ def pipeline_options(function: F) -> F:
         click.option(
             "--burst",
             type=click.IntRange(1, 1 << 20),
-            default=4096,
+            default=DEFAULT_BURST,
             show_default=True,
             help="Frames under way while the host looks at those before; a verdict takes effect with the next burst.",
         ),

@@ -25,7 +25,7 @@ import click
 
 from flowshunt import __version__
 from flowshunt.commands import CORE_COMMANDS
-from flowshunt.errors import FlowshuntError, FlowshuntWarning
+from flowshunt.errors import FlowshuntError, FlowshuntWarning, Terminated
 
 DONE = 0
 ANSWER_IS_NO = 1
@@ -33,10 +33,6 @@ UNUSABLE = 2
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 PIPE_CLOSED = 128 + signal.SIGPIPE
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM arrived. Commands treat it like Ctrl-C."""
 
 
 class _ClosedPipeError(Exception):
@@ -72,6 +68,10 @@ class Root(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise _ClosedPipeError from error
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):  # rich leaves the process with status 1
+                raise _ClosedPipeError from end
+            raise
 
     def main(
         self,
@@ -85,6 +85,7 @@ class Root(click.Group):
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         self.debug = os.environ.get("FLOWSHUNT_DEBUG", "") not in ("", "0")
+        _open_standard_streams()
         with _terminable(), _plain_warnings():
             try:
                 status = super().main(args, prog_name or "flowshunt", complete_var, standalone_mode=False, **extra)
@@ -97,7 +98,7 @@ class Root(click.Group):
         """Tell the user of an error; returns the exit status."""
         if isinstance(error, click.Abort) and isinstance(error.__cause__, KeyboardInterrupt):
             error = error.__cause__
-        _flush_or_drop()
+        written = _flush_or_drop()
         if isinstance(error, _ClosedPipeError | BrokenPipeError):
             return PIPE_CLOSED
         if self.debug:
@@ -107,12 +108,12 @@ class Root(click.Group):
         if isinstance(error, click.UsageError) and type(error).__name__ == "NoArgsIsHelpError":
             click.echo(error.format_message(), err=True)
         else:
-            click.echo(_line(error), err=True)
+            click.echo(_line(error, "" if written else "standard output"), err=True)
         return UNUSABLE
 
 
-def _line(error: BaseException) -> str:
-    """What is said of an error, on one line."""
+def _line(error: BaseException, stream: str = "") -> str:
+    """What is said of an error, on one line; `stream` is where writing failed, for errors that don't say it."""
     place, way_out = "flowshunt", ""
     if isinstance(error, click.UsageError):
         text = error.format_message()
@@ -126,20 +127,37 @@ def _line(error: BaseException) -> str:
     elif isinstance(error, click.Abort):
         text = "stopped"
     elif isinstance(error, OSError):
-        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        where = error.filename or stream
+        text = f"{where}: {error.strerror}" if where else error.strerror or str(error)
     else:
         text = f"internal error: {type(error).__name__}: {error}"
         way_out = " (a fault in flowshunt or a plugin; 'flowshunt --debug ...' shows where)"
     return f"{place}: {' '.join(text.split()).removesuffix('.')}{way_out}"
 
 
-def _flush_or_drop() -> None:
+def _flush_or_drop() -> bool:
     """Write out what standard output holds; where that fails, send it nowhere, so that the exit can't fail again."""
     try:
         sys.stdout.flush()
     except OSError:
         with Path(os.devnull).open("w") as nowhere, suppress(OSError, ValueError):
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return False
+    return True
+
+
+def _open_standard_streams() -> None:
+    """Fill standard descriptors that came closed, so that no file that is opened later is taken for one of them.
+
+    Standard output is filled so that writing fails ("Bad file descriptor"): figures don't vanish in silence.
+    """
+    for number, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # takes the lowest number, which is this one
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 -- stays open to the end
 
 
 @contextmanager

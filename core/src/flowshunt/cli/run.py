@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from flowshunt.cli.options import engine_options, pipeline_options, run_config
-from flowshunt.cli.root import ANSWER_IS_NO, DONE, INTERRUPTED
+from flowshunt.cli.root import ANSWER_IS_NO, DONE
 from flowshunt.errors import InputError
 from flowshunt.pipeline.mode import BypassMode
 
@@ -55,18 +55,26 @@ def command(
     types = [part.strip() for part in eve_types.split(",") if part.strip()]
     if unknown := sorted(set(types) - set(EVENT_TYPES)):
         raise InputError(f"no event type {unknown[0]!r}", "--eve-types", f"there are {', '.join(EVENT_TYPES)}")
+    if not types:
+        raise InputError("no event type", "--eve-types", f"there are {', '.join(EVENT_TYPES)}")
     if eve == "-" and as_json:
         raise InputError("events and figures can't both go to standard output", "--eve -", "drop --json")
     config = run_config(captures, nic_model(nic), BypassMode(bypass), **options)
-    writer = None if eve is None else EveWriter(eve, types)
+    inputs = [*captures, *config.rules, *([config.engine_config] if config.engine_config else [])]
     notes = Console(stderr=True, soft_wrap=True)
     with compiled_kernels(config.engine, [config.model]) as compiling:
         if compiling and not as_json:
             notes.print("compiling kernels for the first run")
-    with reading_bar(as_json) as show:
-        result = run(config, writer, lambda done, total: show("reading", done, total))
-    if writer is not None:
-        writer.finish(result)
+    writer = None if eve is None else EveWriter(eve, types, inputs=inputs)
+    try:
+        with reading_bar(as_json) as show:
+            result = run(config, writer, lambda done, total: show("reading", done, total))
+        if writer is not None:
+            writer.finish(result)
+    except BaseException:
+        if writer is not None:
+            writer.abandon()
+        raise
     if as_json:
         click.echo(json.dumps(run_figures(result), indent=2))
     else:
@@ -74,6 +82,6 @@ def command(
     print_problems(notes, result, verbose=verbose and not as_json)
     if writer is not None and writer.failure:
         raise InputError(writer.failure)
-    if result.interrupted:
-        return INTERRUPTED
+    if result.signal:
+        return 128 + result.signal
     return DONE if result.complete else ANSWER_IS_NO

@@ -1,11 +1,13 @@
 """Bypass off, in software and in hardware on the same captures: what it saves, and which alerts it costs."""
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 import attrs
 
 from flowshunt.engine import Signature
+from flowshunt.errors import Terminated
 from flowshunt.nic import NicModel
 from flowshunt.pipeline.host import Sink
 from flowshunt.pipeline.mode import BypassMode
@@ -43,11 +45,13 @@ class Comparison:
         captures: what was run.
         rounds: how often each mode ran, in turn.
         modes: by mode, in the order off, software, hardware; modes that an interruption left out are missing.
+        signal: the number of the signal that ended the comparison early; 0: none.
     """
 
     captures: tuple[str, ...]
     rounds: int
     modes: Mapping[BypassMode, ModeFigures]
+    signal: int = 0
 
     @property
     def hardware_to_software(self) -> float | None:
@@ -61,7 +65,11 @@ class Comparison:
     @property
     def complete(self) -> bool:
         """Whether every mode ran over every capture, whole."""
-        return len(self.modes) == len(BypassMode) and all(m.result.complete for m in self.modes.values())
+        return (
+            not self.signal
+            and len(self.modes) == len(BypassMode)
+            and all(m.result.complete for m in self.modes.values())
+        )
 
 
 def _changes(
@@ -96,7 +104,7 @@ def compare(
     Events go to `sinks` in the first round. `progress` is called with mode, round, bytes read, bytes in all.
     """
     results: dict[BypassMode, list[RunResult]] = {}
-    interrupted = False
+    ended_by = 0
     for number in range(rounds):
         for mode in BypassMode:
             model = config.model if mode is BypassMode.HARDWARE else software_model
@@ -106,14 +114,20 @@ def compare(
                 if progress is not None:
                     progress(mode, number, done, total)
 
-            result = run(attrs.evolve(config, mode=mode, model=model), sink, told)
-            results.setdefault(mode, []).append(result)
-            interrupted = result.interrupted
-            if interrupted:
+            try:
+                result = run(attrs.evolve(config, mode=mode, model=model), sink, told)
+            except KeyboardInterrupt as stopped:  # while a mode gets ready; what the modes before found stays
+                if not results:
+                    raise
+                ended_by = signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT
                 break
-        if interrupted:
+            results.setdefault(mode, []).append(result)
+            ended_by = result.signal
+            if ended_by:
+                break
+        if ended_by:
             break
-    return _comparison(config, software_model, cores, rounds, results)
+    return attrs.evolve(_comparison(config, software_model, cores, rounds, results), signal=int(ended_by))
 
 
 def _comparison(

@@ -71,7 +71,7 @@ class RunResult:
         alerts: how often each signature alerted; alert_flows: the same by (gid, sid, flow).
         loaded_rules, skipped_rules: of the engine; engine_counters: whatever else it counted.
         problems: what was wrong with the captures; warnings: what else is worth a line.
-        interrupted: the run ended before the captures did.
+        signal: the number of the signal that ended the run before the captures did; 0: none.
     """
 
     mode: BypassMode
@@ -99,12 +99,17 @@ class RunResult:
     engine_counters: Mapping[str, int] = attrs.field(factory=dict)
     problems: Sequence[str] = ()
     warnings: Sequence[str] = ()
-    interrupted: bool = False
+    signal: int = 0
 
     @property
     def bypassed(self) -> Amount:
         """All that was bypassed, on the card or in the host."""
         return self.bypassed_host + self.bypassed_nic
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run ended before the captures did."""
+        return self.signal != 0
 
     @property
     def host_ns_per_frame(self) -> float:
@@ -147,5 +152,5 @@ def merge(left: RunResult, right: RunResult) -> RunResult:
         engine_counters=_sum_maps(left.engine_counters, right.engine_counters),
         problems=(*left.problems, *right.problems),
         warnings=tuple(dict.fromkeys((*left.warnings, *right.warnings))),
-        interrupted=left.interrupted or right.interrupted,
+        signal=left.signal or right.signal,
     )

@@ -20,12 +20,10 @@ from flowshunt.flows.table import FlowTable
 from flowshunt.nic import Delivery, Nic, NicConfig, NicModel
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.capture import open_captures
+from flowshunt.pipeline.burst import DEFAULT_BURST
 from flowshunt.pipeline.host import Host, Sink
 from flowshunt.pipeline.mode import BypassMode
 from flowshunt.pipeline.result import Amount, RunResult
-
-DEFAULT_BURST = 4096
-"""Frames in a burst: what the card has under way while the host looks at the burst before."""
 
 DEFAULT_FLOWS = 1 << 20
 
@@ -64,10 +62,20 @@ class RunConfig:
     seed: int = attrs.field(factory=lambda: secrets.randbits(63))
 
 
+@attrs.define
+class _Stop:
+    """The number of the signal that asked a run to end; 0: none did."""
+
+    signal: int = 0
+
+    def asked(self) -> bool:
+        return self.signal != 0
+
+
 @contextmanager
-def _stop_request() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set, so that a run ends after its burst; a second signal acts as usual."""
-    stop = threading.Event()
+def _stop_request() -> Iterator[_Stop]:
+    """What SIGINT and SIGTERM ask for, so that a run ends after its burst; a second signal acts as usual."""
+    stop = _Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
@@ -75,7 +83,7 @@ def _stop_request() -> Iterator[threading.Event]:
 
     def ask(number: int, frame: FrameType | None) -> None:
         del frame
-        stop.set()
+        stop.signal = number
         signal.signal(number, previous[number])
 
     numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)
@@ -125,21 +133,21 @@ def run(
         override=config.override,
     )
     card = Card(nic)
-    interrupted = False
-    with _stop_request() as stop, open_captures(config.captures, batch_frames=config.burst) as source:
-        now = 0
-        for batch in source:
-            now = max(now, int(batch.timestamp.max()))
-            card.burst(batch, host, now)
-            if progress is not None:
-                progress(source.bytes_read, source.total_bytes)
-            if stop.is_set():
-                interrupted = True
-                break
-        problems = [str(problem) for problem in source.problems if problem.damage]
-        notices = [str(problem) for problem in source.problems if not problem.damage]
-    host.close()
-    return _result(config, host, card, table, problems, notices, interrupted)
+    with _stop_request() as stop:
+        with open_captures(config.captures, batch_frames=config.burst, stop=stop.asked) as source:
+            now = 0
+            for batch in source:
+                now = max(now, int(batch.timestamp.max()))
+                card.burst(batch, host, now)
+                if progress is not None:
+                    progress(source.bytes_read, source.total_bytes)
+                if stop.asked():
+                    break
+            ended_by = stop.signal
+            problems = [str(problem) for problem in source.problems if problem.damage]
+            notices = [str(problem) for problem in source.problems if not problem.damage]
+        host.close()
+        return _result(config, host, card, table, problems, notices, ended_by)
 
 
 class Card:
@@ -188,7 +196,7 @@ def _result(
     table: FlowTable,
     problems: Sequence[str],
     notices: Sequence[str],
-    interrupted: bool,
+    ended_by: int,
 ) -> RunResult:
     statistics = card.nic.statistics()
     summary = host.session_summary()
@@ -223,5 +231,5 @@ def _result(
         engine_counters=dict(summary.counters),
         problems=tuple(problems),
         warnings=(*summary.warnings, *notices),
-        interrupted=interrupted,
+        signal=ended_by,
     )
