@@ -24,5 +24,9 @@ class CapabilityError(FlowshuntError):
     """A NIC model, engine or machine can't do what was asked."""
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived. Treated like Ctrl-C."""
+
+
 class FlowshuntWarning(UserWarning):
     """Something was left out or cut short, and the rest works. The command shows it as one line on standard error."""

@@ -200,7 +200,7 @@ def test_a_full_disk_is_one_line():
             [sys.executable, "-c", LONG_OUTPUT], check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
         )
     assert done.returncode == 2
-    assert done.stderr == "flowshunt: No space left on device\n"
+    assert done.stderr == "flowshunt: output can't be written: No space left on device\n"
 
 
 def test_what_was_written_before_an_error_is_not_lost():

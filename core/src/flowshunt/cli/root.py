@@ -9,6 +9,7 @@ package. A command's function returns its exit status (None: 0), or raises:
   `KeyboardInterrupt`, writes them, and raises again. Status 130 after Ctrl-C, 143 after SIGTERM.
 """
 
+import errno
 import importlib
 import os
 import signal
@@ -33,6 +34,8 @@ UNUSABLE = 2
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 PIPE_CLOSED = 128 + signal.SIGPIPE
+
+_WRITING_FAILED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
 
 class _ClosedPipeError(Exception):
@@ -98,7 +101,7 @@ class Root(click.Group):
         """Tell the user of an error; returns the exit status."""
         if isinstance(error, click.Abort) and isinstance(error.__cause__, KeyboardInterrupt):
             error = error.__cause__
-        written = _flush_or_drop()
+        _flush_or_drop()
         if isinstance(error, _ClosedPipeError | BrokenPipeError):
             return PIPE_CLOSED
         if self.debug:
@@ -108,12 +111,12 @@ class Root(click.Group):
         if isinstance(error, click.UsageError) and type(error).__name__ == "NoArgsIsHelpError":
             click.echo(error.format_message(), err=True)
         else:
-            click.echo(_line(error, "" if written else "standard output"), err=True)
+            click.echo(_line(error), err=True)
         return UNUSABLE
 
 
-def _line(error: BaseException, stream: str = "") -> str:
-    """What is said of an error, on one line; `stream` is where writing failed, for errors that don't say it."""
+def _line(error: BaseException) -> str:
+    """What is said of an error, on one line."""
     place, way_out = "flowshunt", ""
     if isinstance(error, click.UsageError):
         text = error.format_message()
@@ -127,7 +130,7 @@ def _line(error: BaseException, stream: str = "") -> str:
     elif isinstance(error, click.Abort):
         text = "stopped"
     elif isinstance(error, OSError):
-        where = error.filename or stream
+        where = error.filename or ("output can't be written" if error.errno in _WRITING_FAILED else "")
         text = f"{where}: {error.strerror}" if where else error.strerror or str(error)
     else:
         text = f"internal error: {type(error).__name__}: {error}"
@@ -135,15 +138,13 @@ def _line(error: BaseException, stream: str = "") -> str:
     return f"{place}: {' '.join(text.split()).removesuffix('.')}{way_out}"
 
 
-def _flush_or_drop() -> bool:
+def _flush_or_drop() -> None:
     """Write out what standard output holds; where that fails, send it nowhere, so that the exit can't fail again."""
     try:
         sys.stdout.flush()
     except OSError:
         with Path(os.devnull).open("w") as nowhere, suppress(OSError, ValueError):
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        return False
-    return True
 
 
 def _open_standard_streams() -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -186,29 +187,56 @@ def stats_event(result: RunResult, now: int) -> dict[str, Any]:
     }
 
 
+def _same_file(path: str, inputs: Sequence[str | Path]) -> str | Path | None:
+    """The input that `path` is, or is a file right in; standard input is "-"."""
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    for each in inputs:
+        with suppress(OSError, ValueError):
+            if os.path.samestat(status, os.fstat(0) if str(each) == "-" else Path(each).stat()) or (
+                Path(each).is_dir() and Path(path).resolve().parent == Path(each).resolve()
+            ):
+                return each
+    return None
+
+
 class EveWriter:
-    """Writes events as they come. After a failed write (a full disk) the run may go on: `failure` says what happened,
-    and the file ends with its last whole line.
+    """Writes events as they come. After a failed write (a full disk, a pipe whose reader went away) the run may go on:
+    `failure` says what happened, and the file ends with its last whole line. A standard output whose reader went away
+    raises BrokenPipeError.
     """
 
-    def __init__(self, path: str, types: Collection[str] = EVENT_TYPES) -> None:
-        """Open the file ("-": standard output). Raises InputError where it can't be written."""
+    def __init__(self, path: str, types: Collection[str] = EVENT_TYPES, *, inputs: Sequence[str | Path] = ()) -> None:
+        """Open the file ("-": standard output). What is in it stays until there is something to write.
+
+        Raises InputError where it can't be written, or is one of `inputs` (files, or folders of them).
+        """
         self._path = path
         self._types = frozenset(types)
         self._alerted: set[int] = set()
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._whole = 0
+        self._old = False
         self._last = 0
         self.events = 0
         self.failure: str | None = None
         if path == "-":
             self._descriptor = sys.stdout.fileno()
+        elif not path:
+            raise InputError("a file's name is empty", "--eve", "name a file, or - for standard output")
         else:
+            if (read := _same_file(path, inputs)) is not None:
+                raise InputError(
+                    f"is read as {read}: events would overwrite it", f"--eve {path}", "choose another file"
+                )
             try:
-                self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+                self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
             except OSError as error:
                 raise InputError(f"can't write EVE events: {error.strerror}", path, "choose another --eve") from None
+            self._old = True
 
     def alerts(self, alerts: Sequence[AlertRecord]) -> None:
         """Write `alert` events."""
@@ -239,7 +267,19 @@ class EveWriter:
 
     def close(self) -> None:
         """Write what is pending and close the file."""
-        self._flush()
+        try:
+            self._flush()
+        finally:
+            self._close_file()
+
+    def abandon(self) -> None:
+        """Close the file after an error in the run: events that came before it are written."""
+        with suppress(OSError):
+            if self._pending:
+                self._flush()
+        self._close_file()
+
+    def _close_file(self) -> None:
         if self._path != "-" and self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -255,6 +295,10 @@ class EveWriter:
             self._flush()
 
     def _flush(self) -> None:
+        if self._old:
+            self._old = False
+            with suppress(OSError):  # a device or a pipe has no length to set
+                os.ftruncate(self._descriptor, 0)
         if not self._pending or self.failure is not None:
             return
         block = b"".join(self._pending)
@@ -264,9 +308,9 @@ class EveWriter:
         try:
             while done < len(block):
                 done += os.write(self._descriptor, memoryview(block)[done:])
-        except BrokenPipeError:
-            raise
         except OSError as error:
+            if self._path == "-" and isinstance(error, BrokenPipeError):
+                raise
             kept = block.rfind(b"\n", 0, done) + 1
             self.events -= lines - block.count(b"\n", 0, kept)
             with suppress(OSError):  # a device or a pipe has no length to set

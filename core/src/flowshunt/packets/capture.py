@@ -1,7 +1,7 @@
 """Captures: files, folders and standard input, read as frame batches in time order."""
 
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -35,12 +35,13 @@ class CaptureSource:
         frames_read: frames given out so far.
     """
 
-    def __init__(self, paths: Sequence[str | Path], batch_frames: int) -> None:
+    def __init__(self, paths: Sequence[str | Path], batch_frames: int, stop: Callable[[], bool] | None) -> None:
         """See `open_captures`."""
         self.problems: list[CaptureProblem] = []
         self.total_bytes: int | None = 0
         self.frames_read = 0
         self._batch_frames = batch_frames
+        self._stop = stop
         self._links: set[int] = set()
         self._readers: list[CaptureReader] = []
         self._captures: list[Pending] = []
@@ -84,7 +85,7 @@ class CaptureSource:
 
     def _expand(self, path: str) -> list[tuple[str, bool]]:
         """The captures that an argument names, and whether it names them by themselves."""
-        if path == STANDARD_INPUT or not Path(path).is_dir():
+        if path in (STANDARD_INPUT, "") or not Path(path).is_dir():
             return [(path, True)]
         try:
             entries = sorted(entry for entry in Path(path).iterdir() if not entry.name.startswith("."))
@@ -130,7 +131,7 @@ class CaptureSource:
             self.total_bytes += size
 
     def _open(self, path: str) -> CaptureReader:
-        reader = CaptureReader(path, self.problems.append, links=self._links)
+        reader = CaptureReader(path, self.problems.append, links=self._links, stop=self._stop)
         self._readers.append(reader)
         return reader
 
@@ -166,11 +167,15 @@ class CaptureSource:
                 yield batch
 
 
-def open_captures(paths: Sequence[str | Path], *, batch_frames: int = BATCH_FRAMES) -> CaptureSource:
+def open_captures(
+    paths: Sequence[str | Path], *, batch_frames: int = BATCH_FRAMES, stop: Callable[[], bool] | None = None
+) -> CaptureSource:
     """Open captures for reading in time order.
 
     `paths` are capture files (pcap or pcapng, plain or compressed with gzip or zstd), folders (every capture in them,
     not in folders below), pipes, and "-" for standard input. Each batch has at most `batch_frames` frames.
+
+    Where `stop` turns true while a pipe keeps a reader waiting, that pipe ends there, without damage.
 
     Raises `InputError` for a path that is missing, can't be read, or is no capture. Streams are opened, and so judged,
     when reading starts.
@@ -181,7 +186,7 @@ def open_captures(paths: Sequence[str | Path], *, batch_frames: int = BATCH_FRAM
         raise InputError("no capture given", "", "name capture files, folders, or - for standard input")
     if batch_frames < 1:
         raise ValueError(f"batch_frames is {batch_frames}, less than 1")
-    return CaptureSource(paths, batch_frames)
+    return CaptureSource(paths, batch_frames, stop)
 
 
 def _opened(order: int, first: int, reader: CaptureReader) -> Pending:
@@ -190,6 +195,8 @@ def _opened(order: int, first: int, reader: CaptureReader) -> Pending:
 
 def _regular_size(path: str) -> int | None:
     """A regular file's size in bytes; None for streams."""
+    if not path:
+        raise InputError("a capture's name is empty", "", "name a capture file or a folder of them")
     if path == STANDARD_INPUT:
         return None
     try:

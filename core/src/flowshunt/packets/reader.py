@@ -55,16 +55,26 @@ Report = Callable[[CaptureProblem], None]
 class CaptureReader:
     """Reads one capture. Frames come in the order they stand in it."""
 
-    def __init__(self, path: str, report: Report, *, links: set[int] | None = None, chunk: int = CHUNK) -> None:
+    def __init__(
+        self,
+        path: str,
+        report: Report,
+        *,
+        links: set[int] | None = None,
+        chunk: int = CHUNK,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
         """Open `path` ("-" is standard input) and recognize its format.
 
-        `report` is called with each problem; `links` are link types that need no report any more, and grows. Raises
-        `InputError` for a file that can't be opened or is no capture.
+        `report` is called with each problem; `links` are link types that need no report any more, and grows. A
+        pipe that is waited for ends where `stop` turns true. Raises `InputError` for a file that can't be opened or is
+        no capture.
         """
         self.path = path
         self._report = report
         self._links = set() if links is None else links
         self._compressed = ""
+        self._stop = stop
         self._window: MappedWindow | StreamWindow = self._open(chunk)
         self._position = 0
         self._done = False
@@ -93,7 +103,7 @@ class CaptureReader:
         descriptor, owned = _descriptor(self.path)
         try:
             mappable = mapped_kind(os.fstat(descriptor).st_mode) and os.lseek(descriptor, 0, os.SEEK_CUR) == 0
-            source: ByteSource = FileBytes(descriptor, owned=owned)
+            source: ByteSource = FileBytes(descriptor, owned=owned, stop=self._stop)
             start = bytearray(4)
             room, filled = memoryview(start), 0
             while filled < len(start) and (count := source.readinto(room[filled:])):
@@ -103,12 +113,12 @@ class CaptureReader:
             start = start[:filled]
             if start.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
                 self._compressed = "gzip" if start.startswith(GZIP_MAGIC) else "zstd"
-                source = FileBytes(descriptor, bytes(start), owned=owned)
+                source = FileBytes(descriptor, bytes(start), owned=owned, stop=self._stop)
                 source = GzipBytes(source) if self._compressed == "gzip" else ZstdBytes(source)
             elif mappable and (window := _map(descriptor, owned=owned)):
                 return window
             else:
-                source = FileBytes(descriptor, bytes(start), owned=owned)
+                source = FileBytes(descriptor, bytes(start), owned=owned, stop=self._stop)
             return StreamWindow(source, chunk)
         except BaseException:
             if owned:
@@ -120,6 +130,9 @@ class CaptureReader:
         while window.end < PCAPNG_HEADER and not window.final:
             self._position = window.advance(0)
         start = window.data[: min(window.end, PCAPNG_HEADER)].tobytes()
+        if self._stopped():
+            self._done = True
+            return
         if not start:
             self._end(0, window.damage or "capture is empty: not even a file header")
             return
@@ -179,7 +192,7 @@ class CaptureReader:
         window = self._window
         if not window.final:
             self._position = window.advance(self._position)
-        elif window.damage or window.end > self._position:
+        elif (window.damage or window.end > self._position) and not self._stopped():
             left = window.end - self._position
             assert self._format is not None
             self._end(
@@ -189,6 +202,10 @@ class CaptureReader:
         else:
             window.release(self._position)
             self._done = True
+
+    def _stopped(self) -> bool:
+        """Whether a pipe may have been left in the middle of something."""
+        return not isinstance(self._window, MappedWindow) and self._stop is not None and self._stop()
 
     def _end(self, position: int, damage: str) -> None:
         self._done = True
@@ -200,20 +217,31 @@ class CaptureReader:
         self._report(CaptureProblem(self.path, offset, what, damage))
 
 
+def input_descriptor() -> int:
+    """Standard input's descriptor. Raises `InputError` where it is closed or a terminal."""
+    try:
+        descriptor = sys.stdin.fileno()
+    except (AttributeError, OSError, ValueError):
+        raise InputError("standard input is closed", STANDARD_INPUT, "name a capture file") from None
+    if os.isatty(descriptor):
+        raise InputError("standard input is a terminal", STANDARD_INPUT, "pipe a capture into it, or name a file")
+    return descriptor
+
+
 def _descriptor(path: str) -> tuple[int, bool]:
     """An open descriptor, and whether it is to be closed."""
     if path == STANDARD_INPUT:
-        try:
-            descriptor = sys.stdin.fileno()
-        except (AttributeError, OSError, ValueError):
-            raise InputError("standard input is closed", path, "name a capture file") from None
-        if os.isatty(descriptor):
-            raise InputError("standard input is a terminal", path, "pipe a capture into it, or name a file")
-        return descriptor, False
+        return input_descriptor(), False
     try:
-        if stat.S_ISSOCK(Path(path).stat().st_mode):
+        mode = Path(path).stat().st_mode
+        if stat.S_ISSOCK(mode):
             raise InputError("is a socket", path, "name a capture file")
-        return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)), True
+        # Opening a pipe that nobody writes to yet waits, and can't be stopped; reading from it can.
+        wait = os.O_NONBLOCK if stat.S_ISFIFO(mode) and sys.platform == "linux" else 0
+        descriptor = os.open(path, os.O_RDONLY | wait | getattr(os, "O_CLOEXEC", 0))
+        if wait:
+            os.set_blocking(descriptor, True)
+        return descriptor, True
     except OSError as error:
         raise InputError(
             f"can't be opened: {error.strerror}", path, "name a capture file or a folder of them"

@@ -13,6 +13,7 @@ import contextlib
 import mmap
 import os
 import select
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +21,9 @@ from numpy.typing import NDArray
 
 CHUNK = 8 << 20
 """Bytes of a stream that are read at a time."""
+
+_STOP_PATIENCE_MS = 200
+"""How often a reader that waits for a pipe looks whether it is to stop."""
 
 _PIPE_PATIENCE_MS = 50
 """How long a slow pipe may hold back bytes that came before they are handed on."""
@@ -49,25 +53,35 @@ class ByteSource(Protocol):
 class FileBytes:
     """A file, pipe or device, read by its descriptor."""
 
-    def __init__(self, descriptor: int, start: bytes = b"", *, owned: bool = True) -> None:
+    def __init__(
+        self, descriptor: int, start: bytes = b"", *, owned: bool = True, stop: Callable[[], bool] | None = None
+    ) -> None:
+        """Read `start`, then what the descriptor gives. A pipe ends early where `stop` turns true."""
         self.consumed = 0
         self.damage = ""
         self._descriptor = descriptor
         self._start = start
         self._owned = owned
+        self._stop = stop
         self._poll: select.poll | None = None
         if not mapped_kind(os.fstat(descriptor).st_mode) and hasattr(select, "poll"):
             self._poll = select.poll()
             self._poll.register(descriptor, select.POLLIN)
 
     def readinto(self, room: memoryview) -> int:
-        """See `ByteSource.readinto`. What the system refuses to read ends the stream with `damage`."""
+        """See `ByteSource.readinto`. What the system refuses to read ends the stream with `damage`.
+
+        A pipe that gives nothing is looked at again and again: a signal alone does not end a read.
+        """
         if self._start:
             part = self._start[: len(room)]
             room[: len(part)] = part
             self._start = self._start[len(part) :]
             self.consumed += len(part)
             return len(part)
+        while self._poll is not None and not self._poll.poll(_STOP_PATIENCE_MS):
+            if self._stop is not None and self._stop():
+                return 0
         try:
             count = os.readv(self._descriptor, [room])
         except OSError as error:
