@@ -12,11 +12,11 @@ from flowshunt.packets.headers import HEADER
 
 RULE = np.dtype(
     [
-        ("first_test", "<u4"),
-        ("tests", "<u4"),
-        ("first_op", "<u4"),
-        ("ops", "<u4"),
-        ("flags", "<u4"),  # the RULE_ bits, and the kinds of segments that it looks at (SEGMENT_KINDS)
+        ("first_test", "<i4"),
+        ("tests", "<i4"),
+        ("first_op", "<i4"),
+        ("ops", "<i4"),
+        ("flags", "<i4"),  # the RULE_ bits, and the kinds of segments that it looks at (SEGMENT_KINDS)
     ]
 )
 RULE_PYTHON = 1 << 8
@@ -26,15 +26,15 @@ RULE_SETS_BITS = 1 << 9
 RULE_CHUNK_ONLY = 1 << 10
 """Matches reassembled stream data only, no packet in its place (`flow:only_stream`)."""
 
-TEST = np.dtype([("field", "<u4"), ("negated", "<u4"), ("mask", "<i8"), ("low", "<i8"), ("high", "<i8")])
+TEST = np.dtype([("field", "<i4"), ("negated", "<i4"), ("mask", "<i8"), ("low", "<i8"), ("high", "<i8")])
 """`flowshunt_ids.rules.rule.PacketTest`."""
 
 OP = np.dtype(
     [
-        ("kind", "<u4"),  # the OP_ kinds
-        ("flags", "<u4"),  # the OPF_ bits
-        ("at", "<u4"),  # content: where its bytes lie in the pool; numbers: base of the digits, 0 for binary
-        ("size", "<u4"),  # content: its length; numbers: bytes or digits
+        ("kind", "<i4"),  # the OP_ kinds
+        ("flags", "<i4"),  # the OPF_ bits
+        ("at", "<i4"),  # content: where its bytes lie in the pool; numbers: base of the digits, 0 for binary
+        ("size", "<i4"),  # content: its length; numbers: bytes or digits
         ("offset", "<i8"),  # content, numbers: offset; isdataat: the amount
         ("limit", "<i8"),  # content: end of depth, or within; byte_test: the value; byte_jump: post_offset
         ("shift", "<i8"),  # content: distance; numbers: bit mask
@@ -67,18 +67,18 @@ MAX_OPS = 64
 
 GROUP = np.dtype(
     [
-        ("stream_scan", "<u2"),  # the scan class of its stream segments; 0: nothing to scan for
-        ("packet_scan", "<u2"),
-        ("flags", "<u4"),  # the GROUP_ bits
-        ("first_start", "<u4"),  # rules that are looked at on the first packet of a direction
-        ("first_count", "<u4"),
-        ("packet_start", "<u4"),  # rules without payload that are looked at on every packet
-        ("packet_count", "<u4"),
-        ("stream_start", "<u4"),  # payload rules without a pattern to scan for, in streams
-        ("stream_count", "<u4"),
-        ("payload_start", "<u4"),  # the same in packets
-        ("payload_count", "<u4"),
-        ("request", "<u4"),  # 1 + the bypass request that the first packet makes; 0: none
+        ("stream_scan", "<i4"),  # the scan class of its stream segments; 0: nothing to scan for
+        ("packet_scan", "<i4"),
+        ("flags", "<i4"),  # the GROUP_ bits
+        ("first_start", "<i4"),  # rules that are looked at on the first packet of a direction
+        ("first_count", "<i4"),
+        ("packet_start", "<i4"),  # rules without payload that are looked at on every packet
+        ("packet_count", "<i4"),
+        ("stream_start", "<i4"),  # payload rules without a pattern to scan for, in streams
+        ("stream_count", "<i4"),
+        ("payload_start", "<i4"),  # the same in packets
+        ("payload_count", "<i4"),
+        ("request", "<i4"),  # 1 + the bypass request that the first packet makes; 0: none
     ]
 )
 GROUP_STREAM = 1 << 0
@@ -97,12 +97,12 @@ SEGMENT = np.dtype(
         ("row", "<i4"),  # the row of the batch; -1: the end of a flow
         ("slot", "<i4"),
         ("group", "<i4"),
-        ("start", "<u4"),  # where it lies in the scan buffer, once gathered
-        ("length", "<u4"),
-        ("first_piece", "<u4"),
-        ("pieces", "<u4"),
-        ("scan", "<u2"),  # scan class
-        ("flags", "<u2"),  # the SEGMENT_ bits
+        ("start", "<i4"),  # where it lies in the scan buffer, once gathered
+        ("length", "<i4"),
+        ("first_piece", "<i4"),
+        ("pieces", "<i4"),
+        ("scan", "<i4"),  # scan class
+        ("flags", "<i4"),  # the SEGMENT_ bits
     ]
 )
 SEGMENT_STREAM = 1 << 0
@@ -117,10 +117,10 @@ SEGMENT_TO_CLIENT = 1 << 4
 SEGMENT_CHUNK = 1 << 5
 """Reassembled stream data: a match on it acts on the flow."""
 
-PIECE = np.dtype([("source", "<i8"), ("length", "<u4"), ("arena", "<u4")])
+PIECE = np.dtype([("source", "<i8"), ("length", "<i4"), ("arena", "<i4")])
 """Bytes of a segment: where they lie in the batch's buffer (arena 0) or in the arena (arena 1)."""
 
-CANDIDATE = np.dtype([("segment", "<i4"), ("row", "<i4"), ("slot", "<i4"), ("rule", "<i4"), ("flags", "<u4")])
+CANDIDATE = np.dtype([("segment", "<i4"), ("row", "<i4"), ("slot", "<i4"), ("rule", "<i4"), ("flags", "<i4")])
 """A rule whose compiled part matched. `flags`: the segment's, or 0 for a rule without payload."""
 
 NODE = np.dtype(
@@ -128,8 +128,8 @@ NODE = np.dtype(
         ("source", "<i8"),  # where its bytes lie, in the batch's buffer or (block >= 0) in the arena
         ("block", "<i8"),  # its block of the arena; -1: still in the batch's buffer
         ("seq", "<u4"),  # sequence number of its first byte
-        ("length", "<u4"),
-        ("capacity", "<u4"),  # of the block
+        ("length", "<i4"),
+        ("capacity", "<i4"),  # of the block
         ("next", "<i4"),
     ]
 )
@@ -141,15 +141,15 @@ SIDE = np.dtype(
         ("tail", "<i4"),
         ("ahead", "<i4"),  # nodes after a hole, sorted
         ("ahead_tail", "<i4"),
-        ("ahead_count", "<u4"),
+        ("ahead_count", "<i4"),
         ("start", "<u4"),  # sequence number of the first byte of the stream
         ("seen", "<u4"),  # inspected up to here
         ("next", "<u4"),  # received without a hole up to here
         ("acked", "<u4"),  # acknowledged by the other side up to here
         ("edge", "<u4"),  # the other side's window reaches to here
-        ("flags", "<u2"),  # the SIDE_ bits
-        ("scale", "<u2"),  # window scale that this side announced; NO_SCALE: none
-        ("pad", "<u4", (4,)),
+        ("flags", "<i4"),  # the SIDE_ bits
+        ("scale", "<i4"),  # window scale that this side announced; NO_SCALE: none
+        ("pad", "<i4", (3,)),
     ]
 )
 assert SIDE.itemsize == 64
@@ -174,9 +174,9 @@ SIDE_TRIGGER = 1 << 7
 
 SESSION = np.dtype(
     [
-        ("tcp", "u1"),  # flowshunt.flows.record.TcpState
-        ("client", "u1"),  # the direction that the SYN came from
-        ("flags", "<u2"),  # the SESSION_ bits
+        ("tcp", "<i4"),  # flowshunt.flows.record.TcpState
+        ("client", "<i4"),  # the direction that the SYN came from
+        ("flags", "<i4"),  # the SESSION_ bits
         ("stopped", "<i4"),  # the turn in this batch after which it is bypassed, -1: before it; NOT_STOPPED
     ]
 )

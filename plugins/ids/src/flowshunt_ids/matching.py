@@ -149,7 +149,7 @@ def test_packet(
     """Whether tests[first:first + count] hold for a packet. row -1: the end of a TCP stream, which has no packet."""
     for at in range(first, first + count):
         test = tests[at]
-        field = np.int64(test.field)
+        field = test.field
         if field == _ESTABLISHED:
             value: Any = np.int64(1 if row_flags & ROW_ESTABLISHED else 0)
         elif field == _HAS_FLOWBITS:
@@ -314,8 +314,8 @@ def match_payload(
     arrays: RuleArrays, rule: int, buffer: NDArray[np.uint8], start: int, end: int, scratch: NDArray[np.int64]
 ) -> bool:
     """Whether a rule's ops match buffer[start:end]. scratch: int64[SCRATCH_SIZE]."""
-    first = np.int64(arrays.rules[rule].first_op)
-    count = np.int64(arrays.rules[rule].ops)
+    first = arrays.rules[rule].first_op
+    count = arrays.rules[rule].ops
     length = end - start
     at, place, resume = np.int64(0), np.int64(0), np.int64(0)
     steps, searched = np.int64(0), np.int64(0)
@@ -324,13 +324,13 @@ def match_payload(
         if steps > STEPS or searched > BYTES_SEARCHED:
             return False
         op = arrays.ops[first + at]
-        flags = np.int64(op.flags)
+        flags = op.flags
         negated = (flags & OPF_NEGATED) != 0
         before = place
         matched = False
         again = np.int64(0)
         if op.kind == OP_CONTENT:
-            size = np.int64(op.size)
+            size = op.size
             low, high = np.int64(0), length
             if flags & OPF_RELATIVE:
                 low = max(place + op.shift, np.int64(0))
@@ -349,7 +349,7 @@ def match_payload(
                         low = length - size
                         high = length
                         found = find(
-                            buffer, start + low, end, arrays.pool, np.int64(op.at), size, (flags & OPF_NOCASE) != 0
+                            buffer, start + low, end, arrays.pool, op.at, size, (flags & OPF_NOCASE) != 0
                         )
                         searched += size
                 else:
@@ -358,7 +358,7 @@ def match_payload(
                         start + low,
                         start + high,
                         arrays.pool,
-                        np.int64(op.at),
+                        op.at,
                         size,
                         (flags & OPF_NOCASE) != 0,
                     )
@@ -372,12 +372,12 @@ def match_payload(
             matched = enough != negated
         else:
             from_here = op.offset + (place if flags & OPF_RELATIVE else 0)
-            size = np.int64(op.size)
+            size = op.size
             value, used = np.int64(0), np.int64(0)
             readable = from_here >= 0 and from_here + size <= length
             if readable and size > 0:
                 readable = read_number(
-                    buffer, start + from_here, end, size, np.int64(op.at), (flags & OPF_LITTLE) != 0, scratch
+                    buffer, start + from_here, end, size, op.at, (flags & OPF_LITTLE) != 0, scratch
                 )
                 value, used = scratch[len(scratch) - 1], scratch[len(scratch) - 2]
             if readable:
@@ -411,7 +411,7 @@ def match_payload(
             continue
         at -= 1
         while at >= 0:
-            flags = np.int64(arrays.ops[first + at].flags)
+            flags = arrays.ops[first + at].flags
             if arrays.ops[first + at].kind == OP_CONTENT and not flags & OPF_NEGATED:
                 if not flags & OPF_NEXT_RELATIVE:
                     return False

@@ -52,14 +52,14 @@ def arrange(segments: NDArray[Any], count: int, order: NDArray[np.int64], begins
     for place in range(len(begins)):
         begins[place] = 0
     for at in range(count):
-        length = np.int64(segments[at].length)
+        length = segments[at].length
         longest = length if length > longest else longest
-        scan = np.int64(segments[at].scan)
+        scan = segments[at].scan
         begins[(scan if scan < last else last) + 1] += 1
     for place in range(1, len(begins)):
         begins[place] += begins[place - 1]
     for at in range(count):
-        scan = np.int64(segments[at].scan)
+        scan = segments[at].scan
         scan = scan if scan < last else np.int64(last)
         order[begins[scan]] = at
         begins[scan] += 1
@@ -88,14 +88,14 @@ def gather(
     at = begin
     while at < end:
         number = order[at]
-        length = np.int64(segments[number].length)
+        length = segments[number].length
         if filled + length > len(buffer):
             break
-        segments[number].start = np.uint32(filled)
-        first = np.int64(segments[number].first_piece)
-        for piece in range(first, first + np.int64(segments[number].pieces)):
+        segments[number].start = filled
+        first = segments[number].first_piece
+        for piece in range(first, first + segments[number].pieces):
             source = pieces[piece].source
-            count = np.int64(pieces[piece].length)
+            count = pieces[piece].length
             if pieces[piece].arena:
                 if source >= 0 and source + count <= len(arena):
                     copy_bytes(buffer, filled, arena, source, count)
@@ -108,11 +108,11 @@ def gather(
 
 @kernel(types.void(_CANDIDATES, _I64, _I64, _I64, _I64, _I64, _I64), entry=False)
 def _candidate(out: NDArray[Any], at: int, segment: int, row: int, slot: int, rule: int, flags: int) -> None:
-    out[at].segment = np.int32(segment)
-    out[at].row = np.int32(row)
-    out[at].slot = np.int32(slot)
-    out[at].rule = np.int32(rule)
-    out[at].flags = np.uint32(flags)
+    out[at].segment = segment
+    out[at].row = row
+    out[at].slot = slot
+    out[at].rule = rule
+    out[at].flags = flags
 
 
 @kernel(
@@ -140,7 +140,7 @@ def _matches(
 ) -> bool:
     """Whether a payload rule's compiled part matches a segment; notes flows whose flowbits it may set."""
     segment = segments[number]
-    row = np.int64(segment.row)
+    row = segment.row
     base, end = np.int64(0), np.int64(0)
     if row >= 0:
         base = packets.offset[row]
@@ -150,14 +150,14 @@ def _matches(
     if arrays.rules[rule].flags & RULE_CHUNK_ONLY and not segment.flags & SEGMENT_CHUNK:
         return False
     established = ROW_ESTABLISHED if segment.flags & SEGMENT_ESTABLISHED else 0
-    first, tests = np.int64(arrays.rules[rule].first_test), np.int64(arrays.rules[rule].tests)
+    first, tests = arrays.rules[rule].first_test, arrays.rules[rule].tests
     if tests and not test_packet(arrays.tests, first, tests, packets, row, base, end, established, 1):
         return False
-    start = np.int64(segment.start)
-    if not match_payload(arrays, rule, buffer, start, start + np.int64(segment.length), scratch):
+    start = segment.start
+    if not match_payload(arrays, rule, buffer, start, start + segment.length, scratch):
         return False
     if arrays.rules[rule].flags & RULE_SETS_BITS and segment.slot >= 0:
-        sessions[segment.slot].flags |= np.uint16(SESSION_BITS)
+        sessions[segment.slot].flags |= SESSION_BITS
     return True
 
 
@@ -212,7 +212,7 @@ def match_hits(
         low, high = begin, end
         while high - low > 1:
             middle = (low + high) >> 1
-            if np.int64(segments[order[middle]].start) <= last:
+            if segments[order[middle]].start <= last:
                 low = middle
             else:
                 high = middle
@@ -223,7 +223,7 @@ def match_hits(
             return at, count
         last_segment[pattern] = low
         number = order[low]
-        group = np.int64(segments[number].group)
+        group = segments[number].group
         for place in range(first, beyond):
             rule = np.int64(pattern_rules[place])
             if not (arrays.members[group, rule >> 6] >> np.uint64(rule & 63)) & np.uint64(1):
@@ -231,7 +231,7 @@ def match_hits(
             if _matches(arrays, rule, segments, number, buffer, packets, sessions, scratch):
                 segment = segments[number]
                 _candidate(
-                    out, count, number, np.int64(segment.row), np.int64(segment.slot), rule, np.int64(segment.flags)
+                    out, count, number, segment.row, segment.slot, rule, segment.flags
                 )
                 count += 1
     return len(hits), count
@@ -267,11 +267,11 @@ def match_unscanned(
     count = np.int64(0)
     for at in range(begin, end):
         number = order[at]
-        group = np.int64(segments[number].group)
+        group = segments[number].group
         if segments[number].flags & SEGMENT_STREAM:
-            first, rules = np.int64(arrays.groups[group].stream_start), np.int64(arrays.groups[group].stream_count)
+            first, rules = arrays.groups[group].stream_start, arrays.groups[group].stream_count
         else:
-            first, rules = np.int64(arrays.groups[group].payload_start), np.int64(arrays.groups[group].payload_count)
+            first, rules = arrays.groups[group].payload_start, arrays.groups[group].payload_count
         if count + rules > len(out):
             return at, count
         for place in range(first, first + rules):
@@ -279,7 +279,7 @@ def match_unscanned(
             if _matches(arrays, rule, segments, number, buffer, packets, sessions, scratch):
                 segment = segments[number]
                 _candidate(
-                    out, count, number, np.int64(segment.row), np.int64(segment.slot), rule, np.int64(segment.flags)
+                    out, count, number, segment.row, segment.slot, rule, segment.flags
                 )
                 count += 1
     return end, count
@@ -317,8 +317,8 @@ def match_packets(
         if flags & ROW_PASSED:
             continue
         group = np.int64(row_group[row])
-        every = np.int64(arrays.groups[group].packet_count)
-        firsts = np.int64(arrays.groups[group].first_count) if flags & ROW_FIRST else np.int64(0)
+        every = arrays.groups[group].packet_count
+        firsts = arrays.groups[group].first_count if flags & ROW_FIRST else np.int64(0)
         if every + firsts == 0:
             continue
         if count + every + firsts > len(out):
@@ -330,7 +330,7 @@ def match_packets(
             first = np.int64(arrays.groups[group].packet_start if part else arrays.groups[group].first_start)
             for place in range(first, first + (every if part else firsts)):
                 rule = np.int64(arrays.lists[place])
-                test, tests = np.int64(arrays.rules[rule].first_test), np.int64(arrays.rules[rule].tests)
+                test, tests = arrays.rules[rule].first_test, arrays.rules[rule].tests
                 known = first_test(arrays.tests, test, packets.headers, row) if tests else np.int64(1)
                 if known == 0:
                     continue
@@ -339,7 +339,7 @@ def match_packets(
                     arrays.tests, test, tests, packets, row, base, end, flags, bits
                 ):
                     if arrays.rules[rule].flags & RULE_SETS_BITS and at >= 0:
-                        sessions[at].flags |= np.uint16(SESSION_BITS)
+                        sessions[at].flags |= SESSION_BITS
                     _candidate(out, count, -1, row, at, rule, 0)
                     count += 1
     return len(order), count

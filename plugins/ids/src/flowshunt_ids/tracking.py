@@ -71,18 +71,18 @@ def open_flows(
         at = np.int64(slot[row])
         if at < 0 or at >= len(sessions) or not events[row] & NEW:
             continue
-        sessions[at].tcp = np.uint8(0)
-        sessions[at].client = np.uint8(0)
-        sessions[at].flags = np.uint16(0)
-        sessions[at].stopped = np.int32(NOT_STOPPED)
+        sessions[at].tcp = 0
+        sessions[at].client = 0
+        sessions[at].flags = 0
+        sessions[at].stopped = NOT_STOPPED
         for side in range(2 * at, 2 * at + 2):
             if sides[side].group != 0 and (sides[side].head >= 0 or sides[side].ahead >= 0):
                 forget(pool, sides, side)
-            sides[side].head = sides[side].tail = np.int32(-1)
-            sides[side].ahead = sides[side].ahead_tail = np.int32(-1)
-            sides[side].ahead_count = np.uint32(0)
-            sides[side].flags = np.uint16(0)
-            sides[side].scale = np.uint16(NO_SCALE)
+            sides[side].head = sides[side].tail = -1
+            sides[side].ahead = sides[side].ahead_tail = -1
+            sides[side].ahead_count = 0
+            sides[side].flags = 0
+            sides[side].scale = NO_SCALE
             sides[side].start = sides[side].seen = sides[side].next = np.uint32(0)
             sides[side].acked = sides[side].edge = np.uint32(0)
 
@@ -110,24 +110,25 @@ def mark_flows(
             continue
         idle = True
         for side in range(2 * at, 2 * at + 2):
-            group = np.int64(sides[side].group)
+            group = sides[side].group
             if groups[group].flags & GROUP_RULES or groups[group].request != 0:
                 idle = False
             if groups[group].flags & GROUP_STREAM:
-                sides[side].flags |= np.uint16(SIDE_STREAM)
+                sides[side].flags |= SIDE_STREAM
         if idle:
-            sessions[at].flags |= np.uint16(SESSION_IDLE)
+            sessions[at].flags |= SESSION_IDLE
 
 
 @kernel(types.boolean(_SIDES, _I64, _I64), inline=True, entry=False)
 def _due(sides: NDArray[Any], side: int, chunk: int) -> bool:
     """Whether a side's data is inspected with its packet at hand."""
-    if sides[side].head < 0 and sides[side].ahead < 0:
+    me = sides[side]
+    if me.head < 0 and me.ahead < 0:
         return False
-    if sides[side].flags & (SIDE_FLUSH | SIDE_ALL):
+    if me.flags & (SIDE_FLUSH | SIDE_ALL):
         return True
-    ready = distance(sides[side].acked, sides[side].seen)
-    return ready >= chunk or (ready > 0 and (sides[side].flags & SIDE_TRIGGER) != 0)
+    ready = distance(me.acked, me.seen)
+    return ready >= chunk or (ready > 0 and (me.flags & SIDE_TRIGGER) != 0)
 
 
 @kernel(types.void(_HEADERS, OUTPUT, _I64, _I64, _I64, _I64, _I64, _I64), inline=True, entry=False)
@@ -209,7 +210,7 @@ def track(
             row_flags[row] = ROW_FIRST
             if groups[group].flags & GROUP_PAYLOAD and length > 0 and not fragment:
                 kind = SEGMENT_PACKET | SEGMENT_STREAM if header.protocol == _TCP else SEGMENT_DATAGRAM
-                _whole_payload(headers, out, row, base, -1, group, np.int64(groups[group].packet_scan), kind)
+                _whole_payload(headers, out, row, base, -1, group, groups[group].packet_scan, kind)
             continue
         session = sessions[at]
         if session.flags & (SESSION_BYPASSED | SESSION_QUIET | SESSION_IDLE):
@@ -218,23 +219,23 @@ def track(
             row_flags[row] = ROW_PASSED
             continue
         side = 2 * at + np.int64(direction[row] & 1)
-        group = np.int64(sides[side].group)
+        group = sides[side].group
         row_group[row] = group
-        wanted = np.int64(groups[group].flags)
+        wanted = groups[group].flags
         flags: Any = np.int64(0)
         if not sides[side].flags & SIDE_FIRST:
-            sides[side].flags |= np.uint16(SIDE_FIRST)
+            sides[side].flags |= SIDE_FIRST
             flags = ROW_FIRST
             if groups[group].request != 0:
-                sessions[at].flags |= np.uint16(SESSION_BYPASSED)
-                sessions[at].stopped = np.int32(turn)
+                sessions[at].flags |= SESSION_BYPASSED
+                sessions[at].stopped = turn
                 bypasses[2 * bypass_count] = np.int32(at)
                 bypasses[2 * bypass_count + 1] = np.int32(groups[group].request - 1)
                 bypass_count += 1
                 if wanted & GROUP_DROP:
                     disposition[row] = DROPPED
             if wanted & (GROUP_PASS | GROUP_DROP):
-                sessions[at].flags |= np.uint16(SESSION_QUIET)
+                sessions[at].flags |= SESSION_QUIET
             if wanted & GROUP_PASS:
                 row_flags[row] = ROW_PASSED
                 continue
@@ -243,14 +244,14 @@ def track(
                 pending = sides[side].flags & SIDE_DEPTH
                 flags |= follow(pool, sessions, sides, headers, row, side, data, base, end, settings)
                 if flags & ROW_ADDED and not sides[side].flags & SIDE_TOUCHED:
-                    sides[side].flags |= np.uint16(SIDE_TOUCHED)
+                    sides[side].flags |= SIDE_TOUCHED
                     touched[touched_count] = np.int32(side)
                     touched_count += 1
                 if settings[STREAM_BYPASS] and sides[side].flags & SIDE_DEPTH and not pending:
-                    other = np.int64(sides[side ^ 1].flags)
+                    other = sides[side ^ 1].flags
                     if other & SIDE_DEPTH or not other & SIDE_STREAM:
-                        sessions[at].flags |= np.uint16(SESSION_BYPASSED)
-                        sessions[at].stopped = np.int32(turn)
+                        sessions[at].flags |= SESSION_BYPASSED
+                        sessions[at].stopped = turn
                         bypasses[2 * bypass_count] = np.int32(at)
                         bypasses[2 * bypass_count + 1] = np.int32(settings[STREAM_BYPASS] - 1)
                         bypass_count += 1
@@ -267,10 +268,10 @@ def track(
                     (sides[side].flags & SIDE_ALL) != 0,
                     out,
                     row,
-                    np.int64(groups[group].stream_scan),
+                    groups[group].stream_scan,
                     marks | SEGMENT_STREAM | SEGMENT_CHUNK,
                 )
-                sides[side].flags &= np.uint16(0xFFFF ^ SIDE_TRIGGER)
+                sides[side].flags &= ~SIDE_TRIGGER
             if length > 0 and not flags & ROW_ADDED and not fragment:
                 _whole_payload(
                     headers,
@@ -279,12 +280,12 @@ def track(
                     base,
                     at,
                     group,
-                    np.int64(groups[group].stream_scan),
+                    groups[group].stream_scan,
                     marks | SEGMENT_STREAM,
                 )
         if wanted & GROUP_PAYLOAD and length > 0 and not fragment:
             marks |= SEGMENT_PACKET if header.protocol == _TCP else SEGMENT_DATAGRAM
-            _whole_payload(headers, out, row, base, at, group, np.int64(groups[group].packet_scan), marks)
+            _whole_payload(headers, out, row, base, at, group, groups[group].packet_scan, marks)
     out.counts[2] = touched_count
     return bypass_count
 
@@ -317,13 +318,13 @@ def end_flows(
                     True,
                     out,
                     -1,
-                    np.int64(groups[np.int64(sides[side].group)].stream_scan),
+                    groups[sides[side].group].stream_scan,
                     SEGMENT_STREAM
                     | SEGMENT_CHUNK
                     | (SEGMENT_ESTABLISHED if sessions[slot].tcp >= 3 else 0)
                     | (SEGMENT_TO_CLIENT if side & 1 else 0),
                 )
-            sides[side].flags &= np.uint16(0xFFFF ^ SIDE_STREAM)
+            sides[side].flags &= ~SIDE_STREAM
 
 
 @kernel(types.void(POOL, _SIDES, column(np.int32, readonly=True)))
@@ -333,4 +334,4 @@ def close_flows(pool: Pool, sides: NDArray[Any], slots: NDArray[np.int32]) -> No
         for side in range(2 * np.int64(slots[at]), 2 * np.int64(slots[at]) + 2):
             if sides[side].flags & SIDE_STREAM:
                 forget(pool, sides, side)
-                sides[side].flags &= np.uint16(0xFFFF ^ SIDE_STREAM)
+                sides[side].flags &= ~SIDE_STREAM

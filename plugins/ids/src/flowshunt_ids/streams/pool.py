@@ -79,7 +79,7 @@ def take_node(pool: Pool) -> Any:
     """A free node; -1: none is left."""
     node = pool.state[FREE_NODE]
     if node >= 0:
-        pool.state[FREE_NODE] = np.int64(pool.nodes[node].next)
+        pool.state[FREE_NODE] = pool.nodes[node].next
         pool.state[NODES_USED] += 1
     return node
 
@@ -111,10 +111,11 @@ def take_block(pool: Pool, length: int) -> Any:
 @kernel(types.void(POOL, _I64), entry=False)
 def give_node(pool: Pool, node: int) -> None:
     """Free a node and its block."""
-    block = pool.nodes[node].block
+    mine = pool.nodes[node]
+    block = mine.block
     if block >= 0:
         size, place = np.int64(SMALLEST), np.int64(LISTS)
-        while size < np.int64(pool.nodes[node].capacity):
+        while size < mine.capacity:
             size <<= 1
             place += 1
         following = pool.state[place] + 1
@@ -122,8 +123,8 @@ def give_node(pool: Pool, node: int) -> None:
             pool.arena[block + step] = np.uint8(following >> (56 - 8 * step) & 255)
         pool.state[place] = block
         pool.state[ARENA_USED] -= size
-        pool.nodes[node].block = -1
-    pool.nodes[node].next = np.int32(pool.state[FREE_NODE])
+        mine.block = -1
+    mine.next = pool.state[FREE_NODE]
     pool.state[FREE_NODE] = node
     pool.state[NODES_USED] -= 1
 
@@ -131,7 +132,7 @@ def give_node(pool: Pool, node: int) -> None:
 @kernel(types.void(POOL, _I64), inline=True, entry=False)
 def retire(pool: Pool, node: int) -> None:
     """Free a node when the batch ends; until then its bytes can be read."""
-    pool.nodes[node].next = np.int32(pool.state[RETIRED])
+    pool.nodes[node].next = pool.state[RETIRED]
     pool.state[RETIRED] = node
 
 
@@ -159,17 +160,18 @@ def copy_frame_bytes(
 @kernel(types.boolean(POOL, _I64, BYTES, BYTES), entry=False)
 def _keep(pool: Pool, node: int, data: NDArray[np.uint8], extra: NDArray[np.uint8]) -> bool:
     """Move a node's bytes from the batch's buffer into a block of its own; False: no room."""
-    length = np.int64(pool.nodes[node].length)
+    mine = pool.nodes[node]
+    length = mine.length
     block = take_block(pool, length)
     if block < 0:
         return False
     size = np.int64(SMALLEST)
     while size < length:
         size <<= 1
-    source = pool.nodes[node].source
-    pool.nodes[node].source = block
-    pool.nodes[node].block = block
-    pool.nodes[node].capacity = np.uint32(size)
+    source = mine.source
+    mine.source = block
+    mine.block = block
+    mine.capacity = size
     return copy_frame_bytes(pool.arena, block, data, extra, source, length)
 
 
@@ -179,13 +181,13 @@ def _join(pool: Pool, before: int, node: int, data: NDArray[np.uint8], extra: ND
     first, second = pool.nodes[before], pool.nodes[node]
     if first.block < 0 or np.uint32(first.seq + first.length) != second.seq:
         return False
-    end = first.source + np.int64(first.length)
-    length = np.int64(second.length)
-    if end + length > first.block + np.int64(first.capacity):
+    end = first.source + first.length
+    length = second.length
+    if end + length > first.block + first.capacity:
         return False
     if not copy_frame_bytes(pool.arena, end, data, extra, second.source, length):
         return False
-    pool.nodes[before].length = np.uint32(first.length + second.length)
+    pool.nodes[before].length = first.length + second.length
     return True
 
 
@@ -208,7 +210,7 @@ def keep_pending(
             before = np.int64(-1)
             node = np.int64(sides[side].ahead if ahead else sides[side].head)
             while node >= 0:
-                following = np.int64(pool.nodes[node].next)
+                following = pool.nodes[node].next
                 moved: Any = pool.nodes[node].block >= 0
                 joined: Any = False
                 if not moved:
@@ -219,37 +221,37 @@ def keep_pending(
                     node = following
                     continue
                 if not moved:
-                    pool.state[LOST_BYTES] += np.int64(pool.nodes[node].length)
+                    pool.state[LOST_BYTES] += pool.nodes[node].length
                     if not ahead:
                         sides[side].next = pool.nodes[node].seq
                 if before >= 0:
-                    pool.nodes[before].next = np.int32(following)
+                    pool.nodes[before].next = following
                 elif ahead:
-                    sides[side].ahead = np.int32(following)
+                    sides[side].ahead = following
                 else:
-                    sides[side].head = np.int32(following)
+                    sides[side].head = following
                 give_node(pool, node)
                 if ahead:
-                    sides[side].ahead_count -= np.uint32(1)
+                    sides[side].ahead_count -= 1
                 node = following
                 if not moved and not ahead:
                     while node >= 0:
-                        following = np.int64(pool.nodes[node].next)
-                        pool.state[LOST_BYTES] += np.int64(pool.nodes[node].length)
+                        following = pool.nodes[node].next
+                        pool.state[LOST_BYTES] += pool.nodes[node].length
                         give_node(pool, node)
                         node = following
                     if before >= 0:
-                        pool.nodes[before].next = np.int32(-1)
+                        pool.nodes[before].next = -1
                     else:
-                        sides[side].head = np.int32(-1)
+                        sides[side].head = -1
             if ahead:
-                sides[side].ahead_tail = np.int32(before)
+                sides[side].ahead_tail = before
             else:
-                sides[side].tail = np.int32(before)
-        sides[side].flags &= np.uint16(0xFFFF ^ SIDE_TOUCHED)
+                sides[side].tail = before
+        sides[side].flags &= ~SIDE_TOUCHED
     node = pool.state[RETIRED]
     while node >= 0:
-        following = np.int64(pool.nodes[node].next)
+        following = pool.nodes[node].next
         give_node(pool, node)
         node = following
     pool.state[RETIRED] = -1

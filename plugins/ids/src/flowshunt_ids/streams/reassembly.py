@@ -41,46 +41,49 @@ def _node(pool: Pool, seq: Any, length: int, source: int) -> Any:
     if node < 0:
         pool.state[LOST_BYTES] += length
         return node
-    pool.nodes[node].source = source
-    pool.nodes[node].block = -1
-    pool.nodes[node].seq = seq
-    pool.nodes[node].length = np.uint32(length)
-    pool.nodes[node].capacity = np.uint32(0)
-    pool.nodes[node].next = np.int32(-1)
+    made = pool.nodes[node]
+    made.source = source
+    made.block = -1
+    made.seq = seq
+    made.length = length
+    made.capacity = 0
+    made.next = -1
     return node
 
 
 @kernel(types.void(POOL, _SIDES, _I64, _I64), inline=True, entry=False)
 def _append(pool: Pool, sides: NDArray[Any], side: int, node: int) -> None:
-    tail = np.int64(sides[side].tail)
+    me = sides[side]
+    tail = me.tail
     if tail >= 0:
-        pool.nodes[tail].next = np.int32(node)
+        pool.nodes[tail].next = node
     else:
-        sides[side].head = np.int32(node)
-    pool.nodes[node].next = np.int32(-1)
-    sides[side].tail = np.int32(node)
-    sides[side].next = np.uint32(pool.nodes[node].seq + pool.nodes[node].length)
+        me.head = node
+    pool.nodes[node].next = -1
+    me.tail = node
+    me.next = np.uint32(pool.nodes[node].seq + pool.nodes[node].length)
 
 
 @kernel(types.void(POOL, _SIDES, _I64), entry=False)
 def take_ahead(pool: Pool, sides: NDArray[Any], side: int) -> None:
     """Append the runs behind the hole that the stream has reached."""
-    node = np.int64(sides[side].ahead)
+    me = sides[side]
+    node = me.ahead
     while node >= 0:
-        late = distance(sides[side].next, pool.nodes[node].seq)
+        late = distance(me.next, pool.nodes[node].seq)
         if late < 0:
             return
-        following = np.int64(pool.nodes[node].next)
-        sides[side].ahead = np.int32(following)
-        sides[side].ahead_count -= np.uint32(1)
+        following = pool.nodes[node].next
+        me.ahead = following
+        me.ahead_count -= 1
         if following < 0:
-            sides[side].ahead_tail = np.int32(-1)
-        if late >= np.int64(pool.nodes[node].length):
+            me.ahead_tail = -1
+        if late >= pool.nodes[node].length:
             retire(pool, node)
         else:
-            pool.nodes[node].seq = sides[side].next
+            pool.nodes[node].seq = me.next
             pool.nodes[node].source += late
-            pool.nodes[node].length = np.uint32(np.int64(pool.nodes[node].length) - late)
+            pool.nodes[node].length = pool.nodes[node].length - late
             _append(pool, sides, side, node)
         node = following
 
@@ -88,8 +91,9 @@ def take_ahead(pool: Pool, sides: NDArray[Any], side: int) -> None:
 @kernel(types.void(POOL, _SIDES, _I64, types.uint32, _I64, _I64), entry=False)
 def _insert_ahead(pool: Pool, sides: NDArray[Any], side: int, seq: Any, length: int, source: int) -> None:
     """Put bytes behind a hole, only where none were received before."""
-    before, node = np.int64(-1), np.int64(sides[side].ahead)
-    tail = np.int64(sides[side].ahead_tail)
+    me = sides[side]
+    before, node = np.int64(-1), me.ahead
+    tail = me.ahead_tail
     if tail >= 0 and distance(seq, np.uint32(pool.nodes[tail].seq + pool.nodes[tail].length)) >= 0:
         before, node = tail, np.int64(-1)
     while length > 0:
@@ -102,25 +106,25 @@ def _insert_ahead(pool: Pool, sides: NDArray[Any], side: int, seq: Any, length: 
                     seq = np.uint32(np.int64(seq) + over)
                     source += over
                     length -= over
-                before, node = node, np.int64(pool.nodes[node].next)
+                before, node = node, pool.nodes[node].next
                 continue
             part = min(length, distance(pool.nodes[node].seq, seq))
         else:
             part = length
-        if np.int64(sides[side].ahead_count) >= MAX_AHEAD:
+        if me.ahead_count >= MAX_AHEAD:
             pool.state[LOST_BYTES] += length
             return
         fresh = _node(pool, seq, part, source)
         if fresh < 0:
             return
-        pool.nodes[fresh].next = np.int32(node)
+        pool.nodes[fresh].next = node
         if before >= 0:
-            pool.nodes[before].next = np.int32(fresh)
+            pool.nodes[before].next = fresh
         else:
-            sides[side].ahead = np.int32(fresh)
+            me.ahead = fresh
         if node < 0:
-            sides[side].ahead_tail = np.int32(fresh)
-        sides[side].ahead_count += np.uint32(1)
+            me.ahead_tail = fresh
+        me.ahead_count += 1
         before = fresh
         seq = np.uint32(np.int64(seq) + part)
         source += part
@@ -130,18 +134,19 @@ def _insert_ahead(pool: Pool, sides: NDArray[Any], side: int, seq: Any, length: 
 @kernel(types.void(POOL, _SIDES, _I64, types.uint32, _I64, _I64))
 def insert(pool: Pool, sides: NDArray[Any], side: int, seq: Any, length: int, source: int) -> None:
     """Add the bytes at `source` of the batch's buffer to a side. Of overlapping bytes those received first are kept."""
+    me = sides[side]
     while length > 0:
-        late = distance(sides[side].next, seq)
+        late = distance(me.next, seq)
         if late < 0:
             _insert_ahead(pool, sides, side, seq, length, source)
             return
         if late >= length:
             return
-        seq = sides[side].next
+        seq = me.next
         source += late
         length -= late
         part = length
-        ahead = np.int64(sides[side].ahead)
+        ahead = me.ahead
         if ahead >= 0:
             part = min(part, distance(pool.nodes[ahead].seq, seq))
         node = _node(pool, seq, part, source)
@@ -158,7 +163,8 @@ def insert(pool: Pool, sides: NDArray[Any], side: int, seq: Any, length: int, so
 @kernel(types.void(POOL, _SIDES, _I64, types.uint32, _I64, _I64), inline=True, entry=False)
 def insert_next(pool: Pool, sides: NDArray[Any], side: int, seq: Any, length: int, source: int) -> None:
     """`insert`, with the most frequent case, bytes that follow on where there is no hole, in line."""
-    if seq == sides[side].next and sides[side].ahead < 0:
+    me = sides[side]
+    if seq == me.next and me.ahead < 0:
         node = _node(pool, seq, length, source)
         if node >= 0:
             _append(pool, sides, side, node)
@@ -173,8 +179,8 @@ def add_piece(out: Output, source: int, length: int, arena: int) -> bool:
     if at >= len(out.pieces):
         return False
     out.pieces[at].source = source
-    out.pieces[at].length = np.uint32(length)
-    out.pieces[at].arena = np.uint32(arena)
+    out.pieces[at].length = length
+    out.pieces[at].arena = arena
     out.counts[1] = at + 1
     return True
 
@@ -188,15 +194,15 @@ def add_segment(
     if at >= len(out.segments) or length <= 0:
         return
     segment = out.segments[at]
-    segment.row = np.int32(row)
-    segment.slot = np.int32(slot)
-    segment.group = np.int32(group)
-    segment.start = np.uint32(0)
-    segment.length = np.uint32(length)
-    segment.first_piece = np.uint32(first_piece)
-    segment.pieces = np.uint32(out.counts[1] - first_piece)
-    segment.scan = np.uint16(scan)
-    segment.flags = np.uint16(flags)
+    segment.row = row
+    segment.slot = slot
+    segment.group = group
+    segment.start = 0
+    segment.length = length
+    segment.first_piece = first_piece
+    segment.pieces = out.counts[1] - first_piece
+    segment.scan = scan
+    segment.flags = flags
     out.counts[0] = at + 1
 
 
@@ -205,21 +211,22 @@ def inspect_pending(
     pool: Pool, sides: NDArray[Any], side: int, everything: bool, out: Output, row: int, scan: int, flags: int
 ) -> None:
     """Cut off what one side has pending, up to what is acknowledged or everything, as segments; holes part segments."""
-    group = np.int64(sides[side].group)
+    me = sides[side]
+    group = me.group
     while True:
-        end = sides[side].next
-        if not everything and distance(sides[side].acked, end) < 0:
-            end = sides[side].acked
+        end = me.next
+        if not everything and distance(me.acked, end) < 0:
+            end = me.acked
         first = out.counts[1]
         length = np.int64(0)
-        node = np.int64(sides[side].head)
+        node = me.head
         while node >= 0:
             part = distance(end, pool.nodes[node].seq)
             if part <= 0:
                 break
-            whole = part >= np.int64(pool.nodes[node].length)
+            whole = part >= pool.nodes[node].length
             if whole:
-                part = np.int64(pool.nodes[node].length)
+                part = pool.nodes[node].length
             if add_piece(out, pool.nodes[node].source, part, 1 if pool.nodes[node].block >= 0 else 0):
                 length += part
             else:
@@ -227,35 +234,36 @@ def inspect_pending(
             if not whole:
                 pool.nodes[node].source += part
                 pool.nodes[node].seq = np.uint32(np.int64(pool.nodes[node].seq) + part)
-                pool.nodes[node].length = np.uint32(np.int64(pool.nodes[node].length) - part)
+                pool.nodes[node].length = pool.nodes[node].length - part
                 break
-            following = np.int64(pool.nodes[node].next)
-            sides[side].head = np.int32(following)
+            following = pool.nodes[node].next
+            me.head = following
             if following < 0:
-                sides[side].tail = np.int32(-1)
+                me.tail = -1
             retire(pool, node)
             node = following
         add_segment(out, first, row, side >> 1, group, scan, length, flags)
-        sides[side].seen = end
-        ahead = np.int64(sides[side].ahead)
-        if ahead < 0 or end != sides[side].next:
+        me.seen = end
+        ahead = me.ahead
+        if ahead < 0 or end != me.next:
             return
-        if not everything and distance(sides[side].acked, pool.nodes[ahead].seq) <= 0:
+        if not everything and distance(me.acked, pool.nodes[ahead].seq) <= 0:
             return
         pool.state[GAPS] += 1
-        sides[side].next = pool.nodes[ahead].seq
+        me.next = pool.nodes[ahead].seq
         take_ahead(pool, sides, side)
 
 
 @kernel(types.void(POOL, _SIDES, _I64), entry=False)
 def forget(pool: Pool, sides: NDArray[Any], side: int) -> None:
     """Give up all that a side has pending."""
+    me = sides[side]
     for ahead in range(2):
-        node = np.int64(sides[side].ahead if ahead else sides[side].head)
+        node = np.int64(me.ahead if ahead else me.head)
         while node >= 0:
-            following = np.int64(pool.nodes[node].next)
+            following = pool.nodes[node].next
             retire(pool, node)
             node = following
-    sides[side].head = sides[side].tail = np.int32(-1)
-    sides[side].ahead = sides[side].ahead_tail = np.int32(-1)
-    sides[side].ahead_count = np.uint32(0)
+    me.head = me.tail = -1
+    me.ahead = me.ahead_tail = -1
+    me.ahead_count = 0

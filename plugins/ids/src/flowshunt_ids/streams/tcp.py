@@ -103,9 +103,10 @@ def _begins_http(data: NDArray[np.uint8], at: int, length: int) -> bool:
 @kernel(types.void(_SIDES, _I64, types.uint32), entry=False)
 def _start(sides: NDArray[Any], side: int, seq: Any) -> None:
     """Set where a side's stream begins."""
-    sides[side].start = sides[side].seen = sides[side].next = sides[side].acked = seq
-    sides[side].edge = np.uint32(seq + np.uint32(65535))
-    sides[side].flags |= np.uint16(SIDE_STARTED)
+    me = sides[side]
+    me.start = me.seen = me.next = me.acked = seq
+    me.edge = np.uint32(seq + np.uint32(65535))
+    me.flags |= SIDE_STARTED
 
 
 @kernel(_I64(_SESSIONS, _SIDES, _HEADERS, _I64, _I64, BYTES, _I64, _I64), entry=False)
@@ -120,22 +121,23 @@ def _handshake(
     end: int,
 ) -> Any:
     """Follow a packet with SYN. Returns row flags."""
+    me = sides[side]
     header = headers[row]
     other = side ^ 1
     session = side >> 1
     state = sessions[session].tcp
     if not header.tcp_flags & ACK:
         if state == _NONE or (state == _SYN_SENT and sessions[session].client == side & 1):
-            sessions[session].tcp = np.uint8(_SYN_SENT)
-            sessions[session].client = np.uint8(side & 1)
+            sessions[session].tcp = _SYN_SENT
+            sessions[session].client = side & 1
             _start(sides, side, np.uint32(header.seq + np.uint32(1)))
-            sides[side].scale = _window_scale(data, base + np.int64(header.l4), end)
+            me.scale = _window_scale(data, base + np.int64(header.l4), end)
     elif state == _SYN_SENT and sessions[session].client != side & 1 and header.ack == sides[other].start:
-        sessions[session].tcp = np.uint8(_SYN_RECEIVED)
+        sessions[session].tcp = _SYN_RECEIVED
         _start(sides, side, np.uint32(header.seq + np.uint32(1)))
-        sides[side].scale = _window_scale(data, base + np.int64(header.l4), end)
-        if sides[side].scale == NO_SCALE or sides[other].scale == NO_SCALE:
-            sides[side].scale = sides[other].scale = np.uint16(0)
+        me.scale = _window_scale(data, base + np.int64(header.l4), end)
+        if me.scale == NO_SCALE or sides[other].scale == NO_SCALE:
+            me.scale = sides[other].scale = 0
         sides[other].edge = np.uint32(header.ack + np.uint32(header.window))
     return ROW_ESTABLISHED if state >= _ESTABLISHED else 0
 
@@ -143,18 +145,19 @@ def _handshake(
 @kernel(_I64(_SESSIONS, _SIDES, _HEADERS, _I64, _I64), entry=False)
 def _reset(sessions: NDArray[Any], sides: NDArray[Any], headers: NDArray[Any], row: int, side: int) -> Any:
     """Follow a packet with RST. Returns row flags."""
+    me = sides[side]
     header = headers[row]
     session = side >> 1
     state = sessions[session].tcp
     if state == _NONE:
         return 0
-    valid = not sides[side].flags & SIDE_STARTED
+    valid = not me.flags & SIDE_STARTED
     if not valid:
-        valid = distance(header.seq, sides[side].acked) >= 0 and distance(header.seq, sides[side].edge) <= 0
+        valid = distance(header.seq, me.acked) >= 0 and distance(header.seq, me.edge) <= 0
     if valid:
-        sessions[session].tcp = np.uint8(_CLOSED)
-        sides[side].flags |= np.uint16(SIDE_ALL)
-        sides[side ^ 1].flags |= np.uint16(SIDE_ALL)
+        sessions[session].tcp = _CLOSED
+        me.flags |= SIDE_ALL
+        sides[side ^ 1].flags |= SIDE_ALL
     return ROW_ESTABLISHED if state >= _ESTABLISHED else 0
 
 
@@ -176,6 +179,7 @@ def follow(
     settings: NDArray[np.int64],
 ) -> Any:
     """Follow one TCP packet of a side; its frame is data[base:end]. Returns row flags (ROW_ESTABLISHED, ROW_ADDED)."""
+    me = sides[side]
     header = headers[row]
     flags = np.int64(header.tcp_flags)
     length = np.int64(header.payload_length)
@@ -185,25 +189,25 @@ def follow(
         return _handshake(sessions, sides, headers, row, side, data, base, end)
     other = side ^ 1
     session = side >> 1
-    state: Any = np.int64(sessions[session].tcp)
+    state: Any = sessions[session].tcp
     if not flags & ACK or (state == _NONE and not settings[MIDSTREAM]) or state == _SYN_SENT:
         return ROW_ESTABLISHED if state >= _ESTABLISHED else 0
     if state == _NONE:
         _start(sides, side, header.seq)
         _start(sides, other, header.ack)
-        sides[side].scale = sides[other].scale = np.uint16(_MAX_SCALE)
-        sides[side].edge = np.uint32(header.seq + np.uint32(65535 << _MAX_SCALE))
+        me.scale = sides[other].scale = _MAX_SCALE
+        me.edge = np.uint32(header.seq + np.uint32(65535 << _MAX_SCALE))
         sides[other].edge = np.uint32(header.ack + np.uint32(65535 << _MAX_SCALE))
         state = _ESTABLISHED
-        sessions[session].tcp = np.uint8(state)
+        sessions[session].tcp = state
     result: Any = ROW_ESTABLISHED if state >= _ESTABLISHED else 0
     if state == _CLOSED:
         return result
-    scale = np.int64(sides[side].scale)
+    scale = me.scale
     if distance(header.ack, sides[other].edge) > 0:
         return result
     if length > 0 and (
-        distance(np.uint32(np.int64(header.seq) + length), sides[side].edge) > 0 and header.seq != sides[side].next
+        distance(np.uint32(np.int64(header.seq) + length), me.edge) > 0 and header.seq != me.next
     ):
         return result
     if distance(header.ack, sides[other].acked) > 0:
@@ -212,31 +216,31 @@ def follow(
     if distance(window, sides[other].edge) > 0:
         sides[other].edge = window
     if state == _SYN_RECEIVED:
-        sessions[session].tcp = np.uint8(_ESTABLISHED)
-        if length > 0 and np.int64(sessions[session].client) == side & 1:
+        sessions[session].tcp = _ESTABLISHED
+        if length > 0 and sessions[session].client == side & 1:
             result = ROW_ESTABLISHED
     if length > 0:
         result |= ROW_ADDED
-        if header.seq == sides[side].start and np.int64(sessions[session].client) == side & 1:
+        if header.seq == me.start and sessions[session].client == side & 1:
             if _begins_http(data, base + np.int64(header.payload), length):
-                sessions[session].flags |= np.uint16(SESSION_MESSAGES)
+                sessions[session].flags |= SESSION_MESSAGES
         elif sessions[session].flags & SESSION_MESSAGES:
-            sides[other].flags |= np.uint16(SIDE_TRIGGER)
-        if sides[side].flags & SIDE_STREAM and not sides[side].flags & SIDE_DEPTH:
+            sides[other].flags |= SIDE_TRIGGER
+        if me.flags & SIDE_STREAM and not me.flags & SIDE_DEPTH:
             kept: Any = length
             depth = settings[DEPTH]
             if depth > 0:
-                room = depth - np.int64(np.uint32(header.seq - sides[side].start))
-                if np.int64(np.uint32(header.seq - sides[side].start)) >= 1 << 31:
+                room = depth - np.int64(np.uint32(header.seq - me.start))
+                if np.int64(np.uint32(header.seq - me.start)) >= 1 << 31:
                     room = length
                 kept = min(length, room)
             if kept > 0:
                 insert_next(pool, sides, side, header.seq, kept, base + np.int64(header.payload))
-            if depth > 0 and np.int64(np.uint32(sides[side].next - sides[side].start)) >= depth:
-                sides[side].flags |= np.uint16(SIDE_DEPTH | SIDE_ALL)
+            if depth > 0 and np.int64(np.uint32(me.next - me.start)) >= depth:
+                me.flags |= SIDE_DEPTH | SIDE_ALL
                 pool.state[DEPTH_REACHED] += 1
     if flags & FIN:
-        sides[side].flags |= np.uint16(SIDE_FLUSH)
+        me.flags |= SIDE_FLUSH
         if sides[other].flags & SIDE_FLUSH:
-            sessions[session].tcp = np.uint8(_CLOSING)
+            sessions[session].tcp = _CLOSING
     return result
