@@ -2,6 +2,14 @@ from pathlib import Path
 
 import pytest
 
+from flowshunt_ebpf.testing.native_code import compile_everything
+
+
+@pytest.fixture(scope="session", autouse=True)
+def native_code() -> None:
+    """All at once is faster than one after another as tests come to need it."""
+    compile_everything()
+
 
 @pytest.fixture(scope="session")
 def objects() -> Path:

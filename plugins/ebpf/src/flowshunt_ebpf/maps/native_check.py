@@ -91,7 +91,7 @@ def _is_kind(kind: Any, m: Any) -> Any:
         return found == 27
     if kind == 17:
         return found == 4
-    return kind == 2 or found in (14, 16, 17, 25)
+    return kind == 2 or found == 14 or found == 16 or found == 17 or found == 25  # noqa: PLR1714
 
 
 def check_arguments(a: Any, b: Any, c: Any, d: Any, e: Any, machine: Any) -> Any:
@@ -112,7 +112,7 @@ def check_arguments(a: Any, b: Any, c: Any, d: Any, e: Any, machine: Any) -> Any
         elif kind == 13:
             fine = _is_string(machine, value)
         elif size > 0:
-            fine = inside(machine, value, size, WRITABLE if kind in (5, 8, 11, 12) else 0)
+            fine = inside(machine, value, size, WRITABLE if kind == 5 or kind == 8 or kind >= 11 else 0)  # noqa: PLR1714
         if not fine:
             return at + 1
     return 0

@@ -208,7 +208,7 @@ def redirect(target: Any, flags: Any, c: Any, d: Any, e: Any, machine: Any) -> A
 def redirect_map(m: Any, key: Any, flags: Any, d: Any, e: Any, machine: Any) -> Any:
     """bpf_redirect_map: by a map's entry; where there is none, the action in the flags' low two bits."""
     kind = load32(m + TYPE)
-    devices = kind in (DEVMAP, DEVMAP_HASH)
+    devices = kind == DEVMAP or kind == DEVMAP_HASH  # noqa: PLR1714
     if flags & ~(27 if devices else 3) != 0:
         return 0
     key &= 0xFFFFFFFF

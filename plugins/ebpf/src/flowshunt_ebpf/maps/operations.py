@@ -5,49 +5,41 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from numba import types
-
-from flowshunt.compiled import c_function
-from flowshunt_ebpf.maps import native_array, native_hash, native_trie
+from flowshunt_ebpf.maps import native_code
 from flowshunt_ebpf.maps.map import Map
 from flowshunt_ebpf.program import MapType as T
 
-SIGNATURE: Final = types.int64(*[types.int64] * 6)
-"""Of helpers and operations: five arguments and the address of the machine's state block (0: called from Python)."""
-
 _CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_uint64] * 6)
 
-Function = Callable[..., Any]
-_a, _h, _t = native_array, native_hash, native_trie
-_NO: Final[Function] = _a.unsupported
-_NONE: Final[Function] = _a.nothing
+_A, _H, _T = "native_array", "native_hash", "native_trie"
+_NO: Final = f"{_A}:unsupported"
+_NONE: Final = f"{_A}:nothing"
 
 # lookup, update, delete, push, pop, peek, lookup for a CPU
-_TABLE: Final[dict[int, tuple[Function, ...]]] = {
-    T.ARRAY: (_a.lookup, _a.update, _a.refuse, _NO, _NO, _NO, _NONE),
-    T.PERCPU_ARRAY: (_a.lookup_own, _a.update, _a.refuse, _NO, _NO, _NO, _a.lookup_cpu),
-    T.ARRAY_OF_MAPS: (_a.lookup_map, _a.refuse, _a.refuse, _NO, _NO, _NO, _NONE),
-    T.DEVMAP: (_a.lookup, _a.refuse, _a.refuse, _NO, _NO, _NO, _NONE),
-    T.CPUMAP: (_a.lookup, _a.refuse, _a.refuse, _NO, _NO, _NO, _NONE),
-    T.XSKMAP: (_a.lookup, _a.refuse, _a.refuse, _NO, _NO, _NO, _NONE),
-    T.HASH: (_h.lookup, _h.update, _h.delete, _NO, _NO, _NO, _NONE),
-    T.PERCPU_HASH: (_h.lookup, _h.update, _h.delete, _NO, _NO, _NO, _h.lookup_cpu),
-    T.LRU_HASH: (_h.lookup_lru, _h.update_lru, _h.delete, _NO, _NO, _NO, _NONE),
-    T.LRU_PERCPU_HASH: (_h.lookup_lru, _h.update_lru, _h.delete, _NO, _NO, _NO, _h.lookup_cpu),
-    T.HASH_OF_MAPS: (_h.lookup_map, _h.update, _h.delete, _NO, _NO, _NO, _NONE),
-    T.DEVMAP_HASH: (_h.lookup, _h.update, _h.delete, _NO, _NO, _NO, _NONE),
-    T.LPM_TRIE: (_t.lookup, _t.update, _t.delete, _NO, _NO, _NO, _NONE),
-    T.QUEUE: (_NONE, _a.refuse, _a.refuse, _a.push, _a.pop_oldest, _a.peek_oldest, _NONE),
-    T.STACK: (_NONE, _a.refuse, _a.refuse, _a.push, _a.pop_newest, _a.peek_newest, _NONE),
-    T.BLOOM_FILTER: (_NONE, _a.refuse, _a.refuse, _a.bloom_push, _NO, _a.bloom_peek, _NONE),
+_TABLE: Final[dict[int, tuple[str, ...]]] = {
+    T.ARRAY: (f"{_A}:lookup", f"{_A}:update", f"{_A}:refuse", _NO, _NO, _NO, _NONE),
+    T.PERCPU_ARRAY: (f"{_A}:lookup_own", f"{_A}:update", f"{_A}:refuse", _NO, _NO, _NO, f"{_A}:lookup_cpu"),
+    T.ARRAY_OF_MAPS: (f"{_A}:lookup_map", f"{_A}:refuse", f"{_A}:refuse", _NO, _NO, _NO, _NONE),
+    T.DEVMAP: (f"{_A}:lookup", f"{_A}:refuse", f"{_A}:refuse", _NO, _NO, _NO, _NONE),
+    T.CPUMAP: (f"{_A}:lookup", f"{_A}:refuse", f"{_A}:refuse", _NO, _NO, _NO, _NONE),
+    T.XSKMAP: (f"{_A}:lookup", f"{_A}:refuse", f"{_A}:refuse", _NO, _NO, _NO, _NONE),
+    T.HASH: (f"{_H}:lookup", f"{_H}:update", f"{_H}:delete", _NO, _NO, _NO, _NONE),
+    T.PERCPU_HASH: (f"{_H}:lookup", f"{_H}:update", f"{_H}:delete", _NO, _NO, _NO, f"{_H}:lookup_cpu"),
+    T.LRU_HASH: (f"{_H}:lookup_lru", f"{_H}:update_lru", f"{_H}:delete", _NO, _NO, _NO, _NONE),
+    T.LRU_PERCPU_HASH: (f"{_H}:lookup_lru", f"{_H}:update_lru", f"{_H}:delete", _NO, _NO, _NO, f"{_H}:lookup_cpu"),
+    T.HASH_OF_MAPS: (f"{_H}:lookup_map", f"{_H}:update", f"{_H}:delete", _NO, _NO, _NO, _NONE),
+    T.DEVMAP_HASH: (f"{_H}:lookup", f"{_H}:update", f"{_H}:delete", _NO, _NO, _NO, _NONE),
+    T.LPM_TRIE: (f"{_T}:lookup", f"{_T}:update", f"{_T}:delete", _NO, _NO, _NO, _NONE),
+    T.QUEUE: (_NONE, f"{_A}:refuse", f"{_A}:refuse", f"{_A}:push", f"{_A}:pop_oldest", f"{_A}:peek_oldest", _NONE),
+    T.STACK: (_NONE, f"{_A}:refuse", f"{_A}:refuse", f"{_A}:push", f"{_A}:pop_newest", f"{_A}:peek_newest", _NONE),
+    T.BLOOM_FILTER: (_NONE, f"{_A}:refuse", f"{_A}:refuse", f"{_A}:bloom_push", _NO, f"{_A}:bloom_peek", _NONE),
 }
 _OTHERS: Final = (_NONE, _NO, _NO, _NO, _NO, _NO, _NONE)
+_COLLECT: Final = f"{_H}:collect"
+_UPDATE_MANY: Final = f"{_H}:update_many"
 
-
-@lru_cache(maxsize=256)
-def compiled(function: Function) -> Any:
-    """A function as a C function."""
-    return c_function(SIGNATURE, function)
+EVERY: Final = frozenset({name for names in _TABLE.values() for name in names} | {_COLLECT, _UPDATE_MANY})
+"""The names of all operations."""
 
 
 @lru_cache(maxsize=256)
@@ -55,9 +47,14 @@ def _callable(address: int) -> Callable[..., int]:
     return _CALL(address)
 
 
+def operation_name(m: Map, number: int) -> str:
+    """The native code of one of a map's operations, by its place in `maps.header`."""
+    return _TABLE.get(m.definition.type, _OTHERS)[number]
+
+
 def operation_address(m: Map, number: int) -> int:
-    """The address of one of a map's operations, by its place in `maps.header`."""
-    return int(compiled(_TABLE.get(m.definition.type, _OTHERS)[number]).address)
+    """The address of the native code of one of a map's operations."""
+    return native_code.address(operation_name(m, number))
 
 
 def call(m: Map, operation: int, first: Any, second: bytes | None, flags: int, *, direct: bool = False) -> int:
@@ -80,9 +77,9 @@ def _buffer(data: Any) -> tuple[int, Any]:
 
 def collect(m: Map, out: int, room: int) -> int:
     """Write the addresses of a hash table's nodes to memory; gives how many."""
-    return _callable(compiled(_h.collect).address)(m.address, out, room, 0, 0, 0)
+    return _callable(native_code.address(_COLLECT))(m.address, out, room, 0, 0, 0)
 
 
 def update_many(m: Any, keys: int, values: int, rows: int) -> int:
     """Update a hash table from dense keys and values in memory; gives how many rows went in."""
-    return _callable(compiled(_h.update_many).address)(m.address, keys, values, rows, int(m.lru), 0)
+    return _callable(native_code.address(_UPDATE_MANY))(m.address, keys, values, rows, int(m.lru), 0)

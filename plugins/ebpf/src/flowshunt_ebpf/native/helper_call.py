@@ -110,23 +110,28 @@ def every_map(machine: Machine) -> list[Map]:
     return [*machine.maps, *(inner for m in machine.maps for inner in m.inner_maps())]
 
 
-def bind_all(image: Image, machine: Machine) -> None:
-    """Make the native code of the maps and helpers that an image needs ready."""
+def bind_all(image: Image, machine: Machine, *, checked: bool = False) -> None:
+    """Make the native code of the maps and helpers that an image needs ready; `checked`: that of their check, too."""
     if machine.context is not image.context:
         raise InputError(
             f"it was made ready for the context {image.context.name}, the machine has {machine.context.name}",
             f"program {image.program.name}",
             "make the machine with the program's context",
         )
-    operations = {MAP_OPERATIONS[number] for number in image.helpers if number in MAP_OPERATIONS}
-    if operations:
-        for m in every_map(machine):
-            for operation in operations:
-                m.operation(operation)
     if image.helpers:
-        from flowshunt_ebpf.maps.helpers import prototypes_address
+        from flowshunt_ebpf.maps.helpers import CHECK, helper_name, prototypes_address
+        from flowshunt_ebpf.maps.native_code import ensure
+        from flowshunt_ebpf.maps.operations import operation_name
 
         machine.put64(state.PROTOTYPES, prototypes_address())
+        operations = {MAP_OPERATIONS[number] for number in image.helpers if number in MAP_OPERATIONS}
+        maps = every_map(machine) if operations else []
+        names = [operation_name(m, operation) for m in maps for operation in operations]
+        names += [name for name in map(helper_name, image.helpers) if name is not None]
+        ensure([*names, CHECK] if checked else names)
+        for m in maps:
+            for operation in operations:
+                m.operation(operation)
     if TRACE_HELPER in image.helpers:
         machine.start_trace()
     missing = [m.name for m in image.maps if m not in machine.maps]

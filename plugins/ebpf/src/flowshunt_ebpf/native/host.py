@@ -81,7 +81,7 @@ class HostProgram:
         self.machine = machine
         self.verdict = verdict
         self.checked = verdict is None
-        bind_all(image, machine)
+        bind_all(image, machine, checked=self.checked)
         self._budgeted = self.checked if budget is None else budget or self.checked
         self.code = self._compile(image)
         self.memory = CodeMemory(self.code.code)
@@ -110,7 +110,7 @@ class HostProgram:
         for number, (image, verdict) in enumerate(zip(self.machine.programs, self.machine.verdicts, strict=True), 1):
             if not self.checked and (verdict is None or not verdict.covers(image)):
                 continue  # without a verdict it may not run beside unchecked code: its slot is as good as empty
-            bind_all(image, self.machine)
+            bind_all(image, self.machine, checked=self.checked)
             code = self._compile(image)
             memory = CodeMemory(code.code)
             self._others.append(memory)
