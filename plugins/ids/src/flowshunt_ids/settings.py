@@ -17,6 +17,8 @@ MAX_CONFIG = 4 * 1024 * 1024
 """The largest configuration file in bytes."""
 MAX_REASSEMBLY = 128 * 1024 * 1024
 """The most memory in bytes for pending stream data, whatever the configuration allows."""
+MAX_SIZE = 1 << 48
+"""What larger sizes in bytes come down to: more than any machine has, and sums of them stay in 64 bits."""
 
 _UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _SIZE = re.compile(r"(\d{1,15})(?:\.(\d+))?\s*([kmg]?i?b?)", re.IGNORECASE)
@@ -151,7 +153,7 @@ class _Reader:
         unit = _UNITS.get(found[3].lower()) if found else None
         if found is None or unit is None:
             raise InputError(f"{key}: {value!r} is not a number of bytes", self.where, "such as 2560, 64kb, 1mb")
-        return int(float(f"{found[1]}.{found[2] or 0}") * unit)
+        return min(int(float(f"{found[1]}.{found[2] or 0}") * unit), MAX_SIZE)
 
     def group(self, key: str) -> dict[str, str] | None:
         value = self.value(key)

@@ -1,5 +1,6 @@
 """Rule files into rules: what loads, what does not and why."""
 
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -129,13 +130,18 @@ def _places(builder: RuleBuilder) -> tuple[bool, bool, bool]:
 def read_text(path: Path, what: str, limit: int = MAX_FILE) -> str:
     """A file's text; bytes that are not UTF-8 come back as they were. Raises `InputError`."""
     try:
-        size = path.stat().st_size
-        if size > limit:
-            raise InputError(f"{what} of {size} bytes, more than {limit}", str(path), "split it")
-        return path.read_bytes().decode("utf-8", "surrogateescape")
-    except OSError as problem:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError(f"not a file, so not a {what}", str(path), "name a file")
+        if status.st_size > limit:
+            raise InputError(f"{what} of {status.st_size} bytes, more than {limit}", str(path), "split it")
+        with path.open("rb") as file:
+            return file.read(limit).decode("utf-8", "surrogateescape")
+    except (OSError, ValueError) as problem:
         raise InputError(
-            f"can't read the {what}: {problem.strerror or problem}", str(path), "check the path and its permissions"
+            f"can't read the {what}: {getattr(problem, 'strerror', None) or problem}",
+            str(path),
+            "check the path and its permissions",
         ) from None
 
 
