@@ -74,7 +74,10 @@ def _compile_apart(names: list[str]) -> None:
 
 def _from_object(name: str) -> tuple[int, ObjectCode] | None:
     try:
-        code = ObjectCode(object_file(name).read_bytes())
+        file = object_file(name)
+        if file.stat().st_uid not in (os.getuid(), 0):
+            return None  # in a folder that others can write, someone else's code
+        code = ObjectCode(file.read_bytes())
     except (OSError, UnusableObjectError):
         return None
     entries = [place for symbol, place in code.symbols.items() if symbol.startswith("cfunc.")]
