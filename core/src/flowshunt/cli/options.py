@@ -57,13 +57,13 @@ def pipeline_options(function: F) -> F:
         click.option(
             "--flows",
             "flow_capacity",
-            type=click.IntRange(1, 1 << 26),
+            type=click.IntRange(2, 1 << 26),
             default=1 << 20,
             show_default=True,
             help="Flows that the host keeps.",
         ),
         click.option(
-            "--nic-flows", type=click.IntRange(min=1), help="Rows of the NIC's flow table.  [default: by need]"
+            "--nic-flows", type=click.IntRange(2, 1 << 30), help="Rows of the NIC's flow table.  [default: by need]"
         ),
     )
     return apply_options(options, function)

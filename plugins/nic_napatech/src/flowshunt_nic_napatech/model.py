@@ -43,9 +43,9 @@ class SmartNicModel:
         buffers = self.default_host_buffers if config.host_buffers is None else config.host_buffers
         if not 1 <= buffers <= self.host_buffers:
             raise CapabilityError(f"{self.name} fills 1 to {self.host_buffers} host buffers, not {buffers}")
-        if config.flow_capacity is not None and not 1 <= config.flow_capacity <= self.flow_table_capacity:
+        if config.flow_capacity is not None and not 2 <= config.flow_capacity <= self.flow_table_capacity:
             raise CapabilityError(
-                f"{self.name} has room for 1 to {self.flow_table_capacity:,} flows, not {config.flow_capacity:,}"
+                f"{self.name} has room for 2 to {self.flow_table_capacity:,} flows, not {config.flow_capacity:,}"
             )
         return SmartNic(self, config, buffers)
 
