@@ -26,13 +26,10 @@ from flowshunt_ids import stages
 from flowshunt_ids.engine import IdsEngine
 
 PARTS = [
-    (stages, "find_flow_groups"),
     (stages, "open_flows"),
-    (stages, "mark_flows"),
     (stages, "track"),
     (stages, "gather"),
-    (stages, "match_hits"),
-    (stages, "match_unscanned"),
+    (stages, "match_segments"),
     (stages, "match_packets"),
     (stages, "keep_pending"),
     (stages, "close_flows"),

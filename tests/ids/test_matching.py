@@ -4,15 +4,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numba import types
 
+from flowshunt.compiled import column, kernel
 from flowshunt_ids.encoding import encode
 from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
-from flowshunt_ids.layout import GROUP, RULE_PYTHON, RuleArrays
-from flowshunt_ids.matching import SCRATCH_SIZE, match_payload
+from flowshunt_ids.layout import GROUP, RULE_ARRAYS, RULE_PYTHON, RuleArrays
+from flowshunt_ids.matching import SCRATCH, SCRATCH_SIZE, match_payload
 from flowshunt_ids.rules.classification import Classification
 from flowshunt_ids.rules.lexer import RuleError
 from flowshunt_ids.rules.loader import build_rule
 from flowshunt_ids.rules.variables import Variables
+
+
+@kernel(types.boolean(RULE_ARRAYS, types.int64, column(np.uint8), types.int64, types.int64, SCRATCH))
+def match(arrays, rule, buffer, start, end, scratch):
+    return match_payload(arrays, rule, buffer, start, end, scratch)
 
 
 def rule_of(options):
@@ -32,7 +39,7 @@ def compiled(rule, payload):
         np.zeros((1, 1), np.uint64),
     )
     around = np.frombuffer(b"aX" + payload + b"bZ", np.uint8).copy()
-    found = match_payload(arrays, 0, around, 2, 2 + len(payload), np.zeros(SCRATCH_SIZE, np.int64))
+    found = match(arrays, 0, around, 2, 2 + len(payload), np.zeros(SCRATCH_SIZE, np.int64))
     return bool(found), not encoded.rules["flags"][0] & RULE_PYTHON
 
 

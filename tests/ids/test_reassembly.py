@@ -3,12 +3,24 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numba import types
 
+from flowshunt.compiled import column, kernel
 from flowshunt_ids.layout import PIECE, SEGMENT, SIDE
-from flowshunt_ids.streams.pool import ARENA_USED, LOST_BYTES, NODES_USED, keep_pending, new_pool
-from flowshunt_ids.streams.reassembly import MAX_AHEAD, Output, insert, inspect_pending
+from flowshunt_ids.streams.pool import ARENA_USED, LOST_BYTES, NODES_USED, POOL, keep_pending, new_pool
+from flowshunt_ids.streams.reassembly import MAX_AHEAD, OUTPUT, Output, insert, inspect_pending
 
 STREAM = bytes(np.random.default_rng(1).integers(0, 256, 400, np.uint8))
+
+
+@kernel(types.void(POOL, column(SIDE), types.uint32, types.int64, types.int64))
+def put(pool, sides, seq, length, source):
+    insert(pool, sides, 0, seq, length, source)
+
+
+@kernel(types.void(POOL, column(SIDE), types.boolean, OUTPUT))
+def cut(pool, sides, everything, out):
+    inspect_pending(pool, sides, 0, everything, out, 0, 0, 0)
 
 
 class Side:
@@ -29,13 +41,13 @@ class Side:
         data = np.frombuffer(b"".join(text for _offset, text in segments) or b"\0", np.uint8)
         at = 0
         for offset, text in segments:
-            insert(self.pool, self.sides, 0, np.uint32((self.start + offset) % 2**32), len(text), at)
+            put(self.pool, self.sides, np.uint32((self.start + offset) % 2**32), len(text), at)
             at += len(text)
         out = Output(np.zeros(4096, SEGMENT), np.zeros(4096, PIECE), np.zeros(3, np.int64))
         if end is not None:
             self.sides["acked"][0] = (self.start + end) % 2**32
         if end is not None or everything:
-            inspect_pending(self.pool, self.sides, 0, everything, out, 0, 0, 0)
+            cut(self.pool, self.sides, everything, out)
         found = []
         for segment in out.segments[: out.counts[0]]:
             text = b""

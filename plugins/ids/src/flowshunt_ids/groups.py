@@ -11,6 +11,7 @@ from flowshunt_ids import layout
 from flowshunt_ids.encoding import EncodedRules
 from flowshunt_ids.header_classes import FLOWLESS, HeaderClasses
 from flowshunt_ids.layout import GROUP, RuleArrays
+from flowshunt_ids.lookup import place_of
 from flowshunt_ids.rules.rule import Action, Rule, Scope
 
 MAX_GROUPS = 1 << 14
@@ -123,8 +124,6 @@ class RuleGroups:
         self.values = np.full(size, -1, np.int32)
 
     def _remember(self, first: int, second: int, group: int) -> None:
-        from flowshunt_ids.lookup import key_place
-
         if self._known >= MAX_KEYS:
             self._known = 0
             self._reset_keys(1024)
@@ -133,10 +132,10 @@ class RuleGroups:
             self._reset_keys(2 * len(old_values))
             for (a, b), value in zip(old_keys.tolist(), old_values.tolist(), strict=True):
                 if value >= 0:
-                    place = key_place(self.keys, self.values, a, b)
+                    place = place_of(self.keys, self.values, a, b)
                     self.keys[place] = a, b
                     self.values[place] = value
-        place = key_place(self.keys, self.values, first, second)
+        place = place_of(self.keys, self.values, first, second)
         self.keys[place] = first, second
         self.values[place] = group
         self._known += 1

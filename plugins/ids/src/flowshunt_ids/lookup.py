@@ -1,4 +1,4 @@
-"""Finding the rule group of a packet in compiled code: header classes, then the table of known combinations."""
+"""Rule groups of flows and packets in compiled code: header classes, then the table of known combinations."""
 
 # ruff: noqa: PLR1714, SIM109 -- kernels compare scalars
 
@@ -12,7 +12,19 @@ from flowshunt.compiled import BYTES, column, kernel, matrix
 from flowshunt.engine import NEW
 from flowshunt.packets.headers import FRAGMENT, HEADER
 from flowshunt_ids.header_classes import CLASS_TABLES, FLOWLESS, NO_PORTS, ClassTables
-from flowshunt_ids.layout import SIDE
+from flowshunt_ids.layout import (
+    GROUP,
+    GROUP_RULES,
+    GROUP_STREAM,
+    NO_SCALE,
+    NOT_STOPPED,
+    SESSION,
+    SESSION_IDLE,
+    SIDE,
+    SIDE_STREAM,
+)
+from flowshunt_ids.streams.pool import POOL, Pool
+from flowshunt_ids.streams.reassembly import forget
 
 _I64 = types.int64
 _TABLE = matrix(np.uint64)
@@ -25,16 +37,33 @@ FLOW_VERSION = 49
 """Where FLOW keeps what a lookup needs, in bytes; checked when a session opens."""
 
 
-@kernel(_I64(_TABLE, column(np.int32), types.uint64, types.uint64))
-def key_place(keys: NDArray[np.uint64], values: NDArray[np.int32], first: int, second: int) -> Any:
+_MIX_1 = 0x9E3779B97F4A7C15
+_MIX_2 = 0xC2B2AE3D27D4EB4F
+_MIX_3 = 0xBF58476D1CE4E5B9
+_WORD = (1 << 64) - 1
+
+
+def place_of(keys: NDArray[np.uint64], values: NDArray[np.int32], first: int, second: int) -> int:
     """Where a combination stands in the table, or the free place (value -1) where it belongs."""
-    mask = np.uint64(len(values) - 1)
-    mixed = np.uint64(first) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(second) * np.uint64(0xC2B2AE3D27D4EB4F)
-    mixed ^= mixed >> np.uint64(29)
-    place = np.int64((mixed * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(20)) & mask)
+    mask = len(values) - 1
+    mixed = (first * _MIX_1 ^ second * _MIX_2) & _WORD
+    mixed ^= mixed >> 29
+    place = ((mixed * _MIX_3 & _WORD) >> 20) & mask
     while values[place] >= 0 and (keys[place, 0] != first or keys[place, 1] != second):
-        place = (place + 1) & np.int64(mask)
+        place = (place + 1) & mask
     return place
+
+
+@kernel(_I64(_TABLE, column(np.int32), types.uint64, types.uint64), entry=False)
+def _group_of(keys: NDArray[np.uint64], values: NDArray[np.int32], first: int, second: int) -> Any:
+    """The group of a combination; -1: not known. The search is that of `place_of`."""
+    mask = len(values) - 1
+    mixed = np.uint64(first) * np.uint64(_MIX_1) ^ np.uint64(second) * np.uint64(_MIX_2)
+    mixed ^= mixed >> np.uint64(29)
+    place = np.int64(mixed * np.uint64(_MIX_3) >> np.uint64(20)) & mask
+    while values[place] >= 0 and (keys[place, 0] != first or keys[place, 1] != second):
+        place = (place + 1) & mask
+    return values[place]
 
 
 @kernel(_I64(CLASS_TABLES, matrix(np.uint8, readonly=True), _I64, _I64, _I64), entry=False)
@@ -89,54 +118,76 @@ def _second_key(source_port: int, destination_port: int, protocol: int, directio
         CLASS_TABLES,
         _TABLE,
         column(np.int32),
+        column(GROUP, readonly=True),
         column(np.int32, readonly=True),
         column(np.uint8, readonly=True),
         matrix(np.uint8, readonly=True),
+        POOL,
+        column(SESSION),
         column(SIDE),
         _TABLE,
     )
 )
-def find_flow_groups(
+def open_flows(
     tables: ClassTables,
     keys: NDArray[np.uint64],
     values: NDArray[np.int32],
+    groups: NDArray[Any],
     slot: NDArray[np.int32],
     events: NDArray[np.uint8],
     flows: NDArray[np.uint8],
+    pool: Pool,
+    sessions: NDArray[Any],
     sides: NDArray[Any],
     missing: NDArray[np.uint64],
 ) -> Any:
-    """Set the groups of both sides of the flows that begin in a batch; combinations without a group go to `missing`.
+    """Clear the state of flows that begin in a batch, find the groups of both sides, and note what these want.
 
-    flows: the batch's FLOW rows as bytes. Returns how many combinations are missing (room for two a row is needed).
+    flows: the batch's FLOW rows as bytes. Combinations without a group go to `missing` (room for two a row is needed);
+    returns how many there are. If there are any, make their groups and call again.
     """
     count = 0
     for row in range(len(slot)):
         at = np.int64(slot[row])
-        if at < 0 or not events[row] & NEW or at >= len(flows):
+        if at < 0 or not events[row] & NEW or at >= len(flows) or at >= len(sessions):
             continue
-        protocol = np.int64(flows[at, FLOW_PROTOCOL])
+        session = sessions[at]
+        session.tcp = session.client = 0
+        session.flags = SESSION_IDLE
+        session.stopped = NOT_STOPPED
         version = np.int64(flows[at, FLOW_VERSION])
         source_port = np.int64(flows[at, FLOW_PORTS]) | np.int64(flows[at, FLOW_PORTS + 1]) << 8
         destination_port = np.int64(flows[at, FLOW_PORTS + 2]) | np.int64(flows[at, FLOW_PORTS + 3]) << 8
         source = _address_class(tables, flows, at, FLOW_ADDRESS, version)
         destination = _address_class(tables, flows, at, FLOW_ADDRESS + 16, version)
-        source_class = np.int64(tables.port_class[source_port])
-        destination_class = np.int64(tables.port_class[destination_port])
-        protocol_class = np.int64(tables.protocol_class[protocol])
-        for direction in range(2):
-            if direction == 0:
-                first = _first_key(source, destination)
-                second = _second_key(source_class, destination_class, protocol_class, 0)
-            else:
+        source_port = tables.port_class[source_port]
+        destination_port = tables.port_class[destination_port]
+        protocol = tables.protocol_class[flows[at, FLOW_PROTOCOL]]
+        for side in range(2 * at, 2 * at + 2):
+            me = sides[side]
+            if me.flags & SIDE_STREAM and (me.head >= 0 or me.ahead >= 0):
+                forget(pool, sides, side)
+            if side & 1:
                 first = _first_key(destination, source)
-                second = _second_key(destination_class, source_class, protocol_class, 1)
-            group = values[key_place(keys, values, first, second)]
+                second = _second_key(destination_port, source_port, protocol, 1)
+            else:
+                first = _first_key(source, destination)
+                second = _second_key(source_port, destination_port, protocol, 0)
+            group = _group_of(keys, values, first, second)
+            me.head = me.tail = me.ahead = me.ahead_tail = -1
+            me.ahead_count = me.flags = 0
+            me.scale = NO_SCALE
+            me.start = me.seen = me.next = me.acked = me.edge = np.uint32(0)
+            me.group = group
             if group < 0:
                 missing[count, 0] = first
                 missing[count, 1] = second
                 count += 1
-            sides[2 * at + direction].group = group
+                continue
+            if groups[group].flags & GROUP_RULES or groups[group].request != 0:
+                session.flags &= ~SESSION_IDLE
+            if groups[group].flags & GROUP_STREAM:
+                me.flags |= SIDE_STREAM
     return count
 
 
@@ -170,7 +221,7 @@ def find_packet_groups(
 ) -> Any:
     """Set `groups[row]` for IP packets of no flow (-1 for other rows). scratch: uint8[1, 32].
 
-    See `find_flow_groups` for `missing` and what is returned.
+    See `open_flows` for `missing` and what is returned.
     """
     count = 0
     for row in range(len(slot)):
@@ -205,7 +256,7 @@ def find_packet_groups(
             np.int64(tables.protocol_class[protocol]),
             FLOWLESS,
         )
-        group = values[key_place(keys, values, first, second)]
+        group = _group_of(keys, values, first, second)
         if group < 0:
             missing[count, 0] = first
             missing[count, 1] = second

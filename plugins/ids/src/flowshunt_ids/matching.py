@@ -309,7 +309,7 @@ def _compare(operator: int, value: int, wanted: int) -> bool:
     return (value ^ wanted) != 0
 
 
-@kernel(types.boolean(RULE_ARRAYS, _I64, _BUFFER, _I64, _I64, SCRATCH))
+@kernel(types.boolean(RULE_ARRAYS, _I64, _BUFFER, _I64, _I64, SCRATCH), entry=False)
 def match_payload(
     arrays: RuleArrays, rule: int, buffer: NDArray[np.uint8], start: int, end: int, scratch: NDArray[np.int64]
 ) -> bool:
@@ -348,9 +348,7 @@ def match_payload(
                     if high == length:
                         low = length - size
                         high = length
-                        found = find(
-                            buffer, start + low, end, arrays.pool, op.at, size, (flags & OPF_NOCASE) != 0
-                        )
+                        found = find(buffer, start + low, end, arrays.pool, op.at, size, (flags & OPF_NOCASE) != 0)
                         searched += size
                 else:
                     found = find(
@@ -376,9 +374,7 @@ def match_payload(
             value, used = np.int64(0), np.int64(0)
             readable = from_here >= 0 and from_here + size <= length
             if readable and size > 0:
-                readable = read_number(
-                    buffer, start + from_here, end, size, op.at, (flags & OPF_LITTLE) != 0, scratch
-                )
+                readable = read_number(buffer, start + from_here, end, size, op.at, (flags & OPF_LITTLE) != 0, scratch)
                 value, used = scratch[len(scratch) - 1], scratch[len(scratch) - 2]
             if readable:
                 if op.shift != 0:

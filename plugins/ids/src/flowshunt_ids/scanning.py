@@ -106,61 +106,6 @@ def gather(
     return at, filled
 
 
-@kernel(types.void(_CANDIDATES, _I64, _I64, _I64, _I64, _I64, _I64), entry=False)
-def _candidate(out: NDArray[Any], at: int, segment: int, row: int, slot: int, rule: int, flags: int) -> None:
-    out[at].segment = segment
-    out[at].row = row
-    out[at].slot = slot
-    out[at].rule = rule
-    out[at].flags = flags
-
-
-@kernel(
-    types.boolean(
-        RULE_ARRAYS,
-        _I64,
-        _SEGMENTS,
-        _I64,
-        _BUFFER,
-        PACKETS,
-        column(SESSION),
-        SCRATCH,
-    ),
-    entry=False,
-)
-def _matches(
-    arrays: RuleArrays,
-    rule: int,
-    segments: NDArray[Any],
-    number: int,
-    buffer: NDArray[np.uint8],
-    packets: Packets,
-    sessions: NDArray[Any],
-    scratch: NDArray[np.int64],
-) -> bool:
-    """Whether a payload rule's compiled part matches a segment; notes flows whose flowbits it may set."""
-    segment = segments[number]
-    row = segment.row
-    base, end = np.int64(0), np.int64(0)
-    if row >= 0:
-        base = packets.offset[row]
-        end = base + np.int64(packets.captured[row])
-    if not arrays.rules[rule].flags & segment.flags & SEGMENT_KINDS:
-        return False
-    if arrays.rules[rule].flags & RULE_CHUNK_ONLY and not segment.flags & SEGMENT_CHUNK:
-        return False
-    established = ROW_ESTABLISHED if segment.flags & SEGMENT_ESTABLISHED else 0
-    first, tests = arrays.rules[rule].first_test, arrays.rules[rule].tests
-    if tests and not test_packet(arrays.tests, first, tests, packets, row, base, end, established, 1):
-        return False
-    start = segment.start
-    if not match_payload(arrays, rule, buffer, start, start + segment.length, scratch):
-        return False
-    if arrays.rules[rule].flags & RULE_SETS_BITS and segment.slot >= 0:
-        sessions[segment.slot].flags |= SESSION_BITS
-    return True
-
-
 @kernel(
     types.UniTuple(_I64, 2)(
         RULE_ARRAYS,
@@ -180,10 +125,10 @@ def _matches(
         _CANDIDATES,
     )
 )
-def match_hits(
+def match_segments(
     arrays: RuleArrays,
     hits: NDArray[np.uint64],
-    first_hit: int,
+    done: int,
     pattern_start: NDArray[np.int32],
     pattern_rules: NDArray[np.int32],
     last_segment: NDArray[np.int64],
@@ -197,92 +142,78 @@ def match_hits(
     scratch: NDArray[np.int64],
     out: NDArray[Any],
 ) -> Any:
-    """Candidates of scan hits in the gathered segments order[begin:end].
+    """Candidates in the gathered segments order[begin:end]: of scan hits, or of the rules that have no pattern.
 
+    hits: from number `done` on. Without patterns (len(pattern_start) == 0), what is done are segments: the rules of
+    their groups without a pattern are tried in segments order[done:end].
     pattern_start, pattern_rules: the rules of pattern p are pattern_rules[pattern_start[p]:pattern_start[p + 1]].
-    last_segment: -1 for each pattern before the first call for a buffer. Returns the hits done and the candidates made;
-    where not all hits are done, `out` has no more room.
+    last_segment: -1 for each pattern before the first call for a buffer.
+    Returns how many hits (or segments) are done, and how many candidates were made; where not all are done, `out` has
+    no more room. Flows whose flowbits a match may set are noted in `sessions`.
     """
     count = np.int64(0)
-    for at in range(first_hit, len(hits)):
-        pattern = np.int64(hits[at] & np.uint64((1 << HIT_SHIFT) - 1))
-        last = np.int64(hits[at] >> np.uint64(HIT_SHIFT)) - 1
-        if pattern + 1 >= len(pattern_start):
-            continue
-        low, high = begin, end
-        while high - low > 1:
-            middle = (low + high) >> 1
-            if segments[order[middle]].start <= last:
-                low = middle
-            else:
-                high = middle
-        if last_segment[pattern] == low:
-            continue
-        first, beyond = np.int64(pattern_start[pattern]), np.int64(pattern_start[pattern + 1])
-        if count + beyond - first > len(out):
-            return at, count
-        last_segment[pattern] = low
-        number = order[low]
-        group = segments[number].group
-        for place in range(first, beyond):
-            rule = np.int64(pattern_rules[place])
-            if not (arrays.members[group, rule >> 6] >> np.uint64(rule & 63)) & np.uint64(1):
+    scanned = len(pattern_start) > 0
+    last = len(hits) if scanned else end
+    for at in range(done, last):
+        pattern, found = np.int64(0), at
+        if scanned:
+            pattern = np.int64(hits[at] & np.uint64((1 << HIT_SHIFT) - 1))
+            place = np.int64(hits[at] >> np.uint64(HIT_SHIFT)) - 1
+            if pattern + 1 >= len(pattern_start):
                 continue
-            if _matches(arrays, rule, segments, number, buffer, packets, sessions, scratch):
-                segment = segments[number]
-                _candidate(
-                    out, count, number, segment.row, segment.slot, rule, segment.flags
-                )
-                count += 1
-    return len(hits), count
-
-
-@kernel(
-    types.UniTuple(_I64, 2)(
-        RULE_ARRAYS,
-        _SEGMENTS,
-        _ORDER,
-        _I64,
-        _I64,
-        _BUFFER,
-        PACKETS,
-        column(SESSION),
-        SCRATCH,
-        _CANDIDATES,
-    )
-)
-def match_unscanned(
-    arrays: RuleArrays,
-    segments: NDArray[Any],
-    order: NDArray[np.int64],
-    begin: int,
-    end: int,
-    buffer: NDArray[np.uint8],
-    packets: Packets,
-    sessions: NDArray[Any],
-    scratch: NDArray[np.int64],
-    out: NDArray[Any],
-) -> Any:
-    """Candidates of the rules without a pattern to scan for. Returns how far it got in `order`, and how many."""
-    count = np.int64(0)
-    for at in range(begin, end):
-        number = order[at]
-        group = segments[number].group
-        if segments[number].flags & SEGMENT_STREAM:
-            first, rules = arrays.groups[group].stream_start, arrays.groups[group].stream_count
+            found, high = begin, end
+            while high - found > 1:
+                middle = (found + high) >> 1
+                if segments[order[middle]].start <= place:
+                    found = middle
+                else:
+                    high = middle
+            if last_segment[pattern] == found:
+                continue
+        number = order[found]
+        segment = segments[number]
+        group = arrays.groups[segment.group]
+        if scanned:
+            first = np.int64(pattern_start[pattern])
+            rules = pattern_start[pattern + 1] - first
+        elif segment.flags & SEGMENT_STREAM:
+            first, rules = np.int64(group.stream_start), np.int64(group.stream_count)
         else:
-            first, rules = arrays.groups[group].payload_start, arrays.groups[group].payload_count
+            first, rules = np.int64(group.payload_start), np.int64(group.payload_count)
         if count + rules > len(out):
             return at, count
+        if scanned:
+            last_segment[pattern] = found
+        row, start = segment.row, segment.start
+        base, beyond = np.int64(0), np.int64(0)
+        if row >= 0:
+            base = packets.offset[row]
+            beyond = base + np.int64(packets.captured[row])
+        established = ROW_ESTABLISHED if segment.flags & SEGMENT_ESTABLISHED else 0
         for place in range(first, first + rules):
-            rule = np.int64(arrays.lists[place])
-            if _matches(arrays, rule, segments, number, buffer, packets, sessions, scratch):
-                segment = segments[number]
-                _candidate(
-                    out, count, number, segment.row, segment.slot, rule, segment.flags
-                )
-                count += 1
-    return end, count
+            number_of_rule = pattern_rules[place] if scanned else arrays.lists[place]
+            if scanned:
+                word = arrays.members[segment.group, number_of_rule >> 6] >> np.uint64(number_of_rule & 63)
+                if not word & np.uint64(1):
+                    continue
+            rule = arrays.rules[number_of_rule]
+            if not rule.flags & segment.flags & SEGMENT_KINDS:
+                continue
+            if rule.flags & RULE_CHUNK_ONLY and not segment.flags & SEGMENT_CHUNK:
+                continue
+            if rule.tests and not test_packet(
+                arrays.tests, rule.first_test, rule.tests, packets, row, base, beyond, established, 1
+            ):
+                continue
+            if not match_payload(arrays, number_of_rule, buffer, start, start + segment.length, scratch):
+                continue
+            if rule.flags & RULE_SETS_BITS and segment.slot >= 0:
+                sessions[segment.slot].flags |= SESSION_BITS
+            made = out[count]
+            made.segment, made.row, made.slot = number, row, segment.slot
+            made.rule, made.flags = number_of_rule, segment.flags
+            count += 1
+    return last, count
 
 
 @kernel(
@@ -340,6 +271,7 @@ def match_packets(
                 ):
                     if arrays.rules[rule].flags & RULE_SETS_BITS and at >= 0:
                         sessions[at].flags |= SESSION_BITS
-                    _candidate(out, count, -1, row, at, rule, 0)
+                    made = out[count]
+                    made.segment, made.row, made.slot, made.rule, made.flags = -1, row, at, rule, 0
                     count += 1
     return len(order), count

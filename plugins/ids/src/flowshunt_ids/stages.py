@@ -11,10 +11,10 @@ from flowshunt_ids import layout, lookup
 from flowshunt_ids.decisions import EMPTY, BatchDecisions, Decisions
 from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
 from flowshunt_ids.layout import CANDIDATE, NO_PACKETS, PIECE, SEGMENT, SESSION, SIDE, Packets, packets_of
-from flowshunt_ids.lookup import find_flow_groups, find_packet_groups
+from flowshunt_ids.lookup import find_packet_groups, open_flows
 from flowshunt_ids.matching import SCRATCH_SIZE
 from flowshunt_ids.ruleset import RuleSet
-from flowshunt_ids.scanning import arrange, gather, match_hits, match_packets, match_unscanned
+from flowshunt_ids.scanning import arrange, gather, match_packets, match_segments
 from flowshunt_ids.streams.pool import (
     ARENA_USED,
     DEPTH_REACHED,
@@ -27,13 +27,15 @@ from flowshunt_ids.streams.pool import (
 )
 from flowshunt_ids.streams.reassembly import Output
 from flowshunt_ids.streams.tcp import SETTINGS_SIZE
-from flowshunt_ids.tracking import close_flows, end_flows, mark_flows, open_flows, track
+from flowshunt_ids.tracking import close_flows, end_flows, track
 
 SLICE = 1 << 18
 """Bytes of segments that are gathered and scanned at once: enough to be worth a call, little enough for the cache."""
 CANDIDATES = 1 << 14
 """Candidates that one call of a kernel may make; more are made by calling it again."""
 _NO_SIDES = np.empty(0, np.int32)
+_UNSCANNED = (np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
+"""In place of hits and patterns: the rules that have none."""
 
 
 class Stages:
@@ -204,17 +206,25 @@ class Stages:
         if not (events & NEW).any():
             return
         flows = batch.flows.view(np.uint8).reshape(len(batch.flows), FLOW.itemsize)
-        open_flows(self._pool, self._sessions, self._sides, slot, events)
         missing = self._missing_rows(len(slot))
         groups = self._groups
         for _again in range(2):
-            count = find_flow_groups(
-                self._tables, groups.keys, groups.values, slot, events, flows, self._sides, missing
+            count = open_flows(
+                self._tables,
+                groups.keys,
+                groups.values,
+                groups.arrays.groups,
+                slot,
+                events,
+                flows,
+                self._pool,
+                self._sessions,
+                self._sides,
+                missing,
             )
             if not count:
                 break
             groups.add(missing[:count])
-        mark_flows(groups.arrays.groups, self._sessions, self._sides, slot, events)
 
     def _missing_rows(self, rows: int) -> NDArray[np.uint64]:
         if 2 * rows > len(self._missing):
@@ -284,10 +294,7 @@ class Stages:
                 if scan_class:
                     self._hits(scan_class, segments, order, begin, upto, filled, work, found)
                 if self._unscanned:
-                    at = begin
-                    while at < upto:
-                        at, made = match_unscanned(self._groups.arrays, segments, order, at, upto, self._buffer, *work)
-                        self._take(made, segments, found)
+                    self._match(_UNSCANNED, begin, segments, order, begin, upto, work, found)
                 begin = upto
         return np.concatenate(found) if found else EMPTY
 
@@ -308,21 +315,26 @@ class Stages:
             return
         self._totals["scan_hits"] += len(hits)
         database.last_segment.fill(-1)
-        at = 0
-        while at < len(hits):
-            at, made = match_hits(
-                self._groups.arrays,
-                hits,
-                at,
-                database.pattern_start,
-                database.pattern_rules,
-                database.last_segment,
-                segments,
-                order,
-                begin,
-                end,
-                self._buffer,
-                *work,
+        patterns = (hits, database.pattern_start, database.pattern_rules, database.last_segment)
+        self._match(patterns, 0, segments, order, begin, end, work, found)
+
+    def _match(
+        self,
+        patterns: tuple[Any, ...],
+        done: int,
+        segments: NDArray[Any],
+        order: NDArray[np.int64],
+        begin: int,
+        end: int,
+        work: tuple[Any, ...],
+        found: list[NDArray[Any]],
+    ) -> None:
+        """Match what `patterns` (see `scanning.match_segments`) point to in the gathered segments order[begin:end]."""
+        hits, *tables = patterns
+        last = len(hits) if len(tables[0]) else end
+        while done < last:
+            done, made = match_segments(
+                self._groups.arrays, hits, done, *tables, segments, order, begin, end, self._buffer, *work
             )
             self._take(made, segments, found)
 

@@ -7,7 +7,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from flowshunt.compiled import column, kernel
-from flowshunt.engine import DROPPED, NEW, SKIPPED
+from flowshunt.engine import DROPPED, SKIPPED
 from flowshunt.packets.headers import FRAGMENT, HEADER
 from flowshunt_ids.layout import (
     GROUP,
@@ -15,9 +15,6 @@ from flowshunt_ids.layout import (
     GROUP_PASS,
     GROUP_PAYLOAD,
     GROUP_RULES,
-    GROUP_STREAM,
-    NO_SCALE,
-    NOT_STOPPED,
     PACKETS,
     ROW_ADDED,
     ROW_ESTABLISHED,
@@ -60,63 +57,6 @@ _SIDES = column(SIDE)
 _SESSIONS = column(SESSION)
 _HEADERS = column(HEADER, readonly=True)
 _TCP = 6
-
-
-@kernel(types.void(POOL, _SESSIONS, _SIDES, column(np.int32, readonly=True), column(np.uint8, readonly=True)))
-def open_flows(
-    pool: Pool, sessions: NDArray[Any], sides: NDArray[Any], slot: NDArray[np.int32], events: NDArray[np.uint8]
-) -> None:
-    """Clear the state of flows that begin in a batch."""
-    for row in range(len(slot)):
-        at = np.int64(slot[row])
-        if at < 0 or at >= len(sessions) or not events[row] & NEW:
-            continue
-        sessions[at].tcp = 0
-        sessions[at].client = 0
-        sessions[at].flags = 0
-        sessions[at].stopped = NOT_STOPPED
-        for side in range(2 * at, 2 * at + 2):
-            if sides[side].group != 0 and (sides[side].head >= 0 or sides[side].ahead >= 0):
-                forget(pool, sides, side)
-            sides[side].head = sides[side].tail = -1
-            sides[side].ahead = sides[side].ahead_tail = -1
-            sides[side].ahead_count = 0
-            sides[side].flags = 0
-            sides[side].scale = NO_SCALE
-            sides[side].start = sides[side].seen = sides[side].next = np.uint32(0)
-            sides[side].acked = sides[side].edge = np.uint32(0)
-
-
-@kernel(
-    types.void(
-        column(GROUP, readonly=True),
-        _SESSIONS,
-        _SIDES,
-        column(np.int32, readonly=True),
-        column(np.uint8, readonly=True),
-    )
-)
-def mark_flows(
-    groups: NDArray[Any],
-    sessions: NDArray[Any],
-    sides: NDArray[Any],
-    slot: NDArray[np.int32],
-    events: NDArray[np.uint8],
-) -> None:
-    """Note for flows that begin what their groups want, so that idle ones cost nothing more."""
-    for row in range(len(slot)):
-        at = np.int64(slot[row])
-        if at < 0 or at >= len(sessions) or not events[row] & NEW:
-            continue
-        idle = True
-        for side in range(2 * at, 2 * at + 2):
-            group = sides[side].group
-            if groups[group].flags & GROUP_RULES or groups[group].request != 0:
-                idle = False
-            if groups[group].flags & GROUP_STREAM:
-                sides[side].flags |= SIDE_STREAM
-        if idle:
-            sessions[at].flags |= SESSION_IDLE
 
 
 @kernel(types.boolean(_SIDES, _I64, _I64), inline=True, entry=False)

@@ -131,7 +131,7 @@ def _insert_ahead(pool: Pool, sides: NDArray[Any], side: int, seq: Any, length: 
         length -= part
 
 
-@kernel(types.void(POOL, _SIDES, _I64, types.uint32, _I64, _I64))
+@kernel(types.void(POOL, _SIDES, _I64, types.uint32, _I64, _I64), entry=False)
 def insert(pool: Pool, sides: NDArray[Any], side: int, seq: Any, length: int, source: int) -> None:
     """Add the bytes at `source` of the batch's buffer to a side. Of overlapping bytes those received first are kept."""
     me = sides[side]
@@ -206,7 +206,7 @@ def add_segment(
     out.counts[0] = at + 1
 
 
-@kernel(types.void(POOL, _SIDES, _I64, types.boolean, OUTPUT, _I64, _I64, _I64))
+@kernel(types.void(POOL, _SIDES, _I64, types.boolean, OUTPUT, _I64, _I64, _I64), entry=False)
 def inspect_pending(
     pool: Pool, sides: NDArray[Any], side: int, everything: bool, out: Output, row: int, scan: int, flags: int
 ) -> None:

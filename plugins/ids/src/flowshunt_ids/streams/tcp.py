@@ -206,9 +206,7 @@ def follow(
     scale = me.scale
     if distance(header.ack, sides[other].edge) > 0:
         return result
-    if length > 0 and (
-        distance(np.uint32(np.int64(header.seq) + length), me.edge) > 0 and header.seq != me.next
-    ):
+    if length > 0 and (distance(np.uint32(np.int64(header.seq) + length), me.edge) > 0 and header.seq != me.next):
         return result
     if distance(header.ack, sides[other].acked) > 0:
         sides[other].acked = header.ack
