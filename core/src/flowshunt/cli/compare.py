@@ -94,11 +94,12 @@ def first_run(nic: str, software_nic: str, engine_name: str, notes: Console) -> 
 
 
 def _models(nic: str, software_nic: str) -> "tuple[NicModel, NicModel]":
-    """The NIC models of hardware bypass, and of the other modes (the same where the standard one isn't installed)."""
+    """The NIC models of hardware bypass, and of the other modes (the same where the default one isn't installed)."""
     from flowshunt.plugins import load_plugins, nic_model
 
     model = nic_model(nic)
-    return model, nic_model(software_nic) if software_nic in load_plugins().nic_models else model
+    missing = software_nic == DEFAULT_SOFTWARE_NIC and software_nic not in load_plugins().nic_models
+    return model, model if missing else nic_model(software_nic)
 
 
 def compare_captures(

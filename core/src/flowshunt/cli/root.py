@@ -168,6 +168,9 @@ def _terminable() -> Iterator[None]:
     def terminate(_number: int, _frame: FrameType | None) -> None:
         raise Terminated
 
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        yield
+        return
     try:
         previous = signal.signal(signal.SIGTERM, terminate)
     except ValueError:

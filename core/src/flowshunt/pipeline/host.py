@@ -26,7 +26,7 @@ from flowshunt.nic import ALREADY_LEARNED, LEARNED, Nic
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.copying import copy_frames
 from flowshunt.packets.decode import decode
-from flowshunt.packets.headers import HEADER
+from flowshunt.packets.headers import HEADER, take_headers
 from flowshunt.pipeline.accounting import ACTIONS, set_aside, settle
 from flowshunt.pipeline.alert import AlertRecord, resolve
 from flowshunt.pipeline.mode import BypassMode
@@ -84,6 +84,14 @@ _NOTHING = (
 )
 
 
+def _add_counts(record: NDArray[Any], counted: NDArray[Any]) -> None:
+    """Add what the card counted of a flow to its record (both FLOW[1])."""
+    for field in ("packets", "bytes"):
+        record[field] += counted[field]
+        record[f"bypassed_{field}"] += counted[field]
+    record["last"] = np.maximum(record["last"], counted["last"])
+
+
 class Host:
     """The host of one partition: its flow table, its engine session, and what they counted."""
 
@@ -111,6 +119,7 @@ class Host:
         self._clock = _Clock()
         self._ended: Ended | None = None
         self._displaced: dict[int, NDArray[Any]] = {}
+        self._early: dict[int, NDArray[Any]] = {}
         self._flows_view = table.records.view()
         self._flows_view.flags.writeable = False
         self._action_numbers: dict[str, int] = {}
@@ -171,7 +180,7 @@ class Host:
         kept = set_aside(slot, frames.wire, self._table.records, self._by_action, rows)
         if kept < len(frames):
             rows = rows[:kept]
-            frames, headers, numbers = frames.select(rows), headers[rows], numbers[rows]
+            frames, headers, numbers = frames.select(rows), take_headers(headers, rows), numbers[rows]
             slot, direction, events = slot[rows], direction[rows], events[rows]
         clock.lap("flows")
         if kept:
@@ -296,6 +305,7 @@ class Host:
         ended = self._table.drain()
         if len(ended):
             self._ended = self._without_displaced(ended)
+        self._early.clear()
         self._clock.lap("flows")
 
     def close(self) -> None:
@@ -320,7 +330,7 @@ class Host:
     def _take_in(self, records: NDArray[Any]) -> None:
         """Add what the card counted to the host's records, and end those flows for the card's reason."""
         slots = self._table.find_ids(records["id"])
-        if self._displaced and (slots < 0).any():
+        if (slots < 0).any():
             self._complete_displaced(records[slots < 0])
         self._table.account(slots, records)
         reasons = records["end_reason"]
@@ -339,19 +349,26 @@ class Host:
         rows = np.flatnonzero(displaced)
         self._nic.unlearn(records["id"][rows])
         for row in rows.tolist():
-            self._displaced[int(records["id"][row])] = records[row : row + 1].copy()
+            number = int(records["id"][row])
+            counted = self._early.pop(number, None)
+            if counted is not None:
+                _add_counts(records[row : row + 1], counted)
+                displaced[row] = False
+            else:
+                self._displaced[number] = records[row : row + 1].copy()
         return Ended(records[~displaced], ended.slots)
 
     def _complete_displaced(self, counted: NDArray[Any]) -> None:
-        """Finish the records kept back for which the card has handed over its counts (FLOW[k])."""
+        """Finish the records kept back for which the card has handed over its counts (FLOW[k]).
+
+        Counts of a flow that is displaced in this very burst come before its record does: they wait for it.
+        """
         for at, number in enumerate(counted["id"].tolist()):
             record = self._displaced.pop(number, None)
             if record is None:
+                self._early[number] = counted[at : at + 1]
                 continue
-            for field in ("packets", "bytes"):
-                record[field] += counted[field][at]
-                record[f"bypassed_{field}"] += counted[field][at]
-            record["last"] = np.maximum(record["last"], counted["last"][at])
+            _add_counts(record, counted[at : at + 1])
             self._finish(Ended(record, np.empty(0, np.int32)))
 
     def _finish(self, ended: Ended | None) -> None:

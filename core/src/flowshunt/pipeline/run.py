@@ -20,6 +20,7 @@ from flowshunt.flows.table import FlowTable
 from flowshunt.nic import Delivery, Nic, NicConfig, NicModel
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.capture import open_captures
+from flowshunt.packets.headers import take_headers
 from flowshunt.pipeline.burst import DEFAULT_BURST
 from flowshunt.pipeline.host import Host, Sink
 from flowshunt.pipeline.mode import BypassMode
@@ -74,7 +75,10 @@ class _Stop:
 
 @contextmanager
 def _stop_request() -> Iterator[_Stop]:
-    """What SIGINT and SIGTERM ask for, so that a run ends after its burst; a second signal acts as usual."""
+    """What SIGINT and SIGTERM ask for, so that a run ends after its burst; a second signal acts as usual.
+
+    A signal that is ignored (nohup, a shell's background job) stays so.
+    """
     stop = _Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -88,7 +92,8 @@ def _stop_request() -> Iterator[_Stop]:
 
     numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
-        previous[number] = signal.signal(number, ask)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            previous[number] = signal.signal(number, ask)
     try:
         yield stop
     finally:
@@ -181,7 +186,7 @@ def _for_inspection(batch: FrameBatch, delivery: Delivery) -> tuple[FrameBatch, 
     keep = delivery.action[rows] == 0
     if not keep.all():
         rows = rows[keep]
-        headers = None if headers is None else headers[keep]
+        headers = None if headers is None else take_headers(headers, np.flatnonzero(keep))
         captured = None if captured is None else captured[keep]
     frames = batch.select(rows)
     if captured is not None:
