@@ -190,8 +190,8 @@ def match_segments(
             base = packets.offset[row]
             beyond = base + np.int64(packets.captured[row])
         established = ROW_ESTABLISHED if segment.flags & SEGMENT_ESTABLISHED else 0
-        for place in range(first, first + rules):
-            number_of_rule = pattern_rules[place] if scanned else arrays.lists[place]
+        for listed in range(first, first + rules):
+            number_of_rule = pattern_rules[listed] if scanned else arrays.lists[listed]
             if scanned:
                 word = arrays.members[segment.group, number_of_rule >> 6] >> np.uint64(number_of_rule & 63)
                 if not word & np.uint64(1):
