@@ -15,7 +15,6 @@ from pathlib import Path
 import attrs
 
 from flowshunt.packets.sample import write_sample
-from flowshunt.pipeline.burst import DEFAULT_BURST
 from flowshunt.pipeline.mode import BypassMode
 from flowshunt.pipeline.run import RunConfig, run
 from flowshunt.plugins import engine, load_plugins, nic_model
@@ -32,7 +31,7 @@ def main() -> int:
     parser.add_argument("--rules", help="its rules")
     parser.add_argument("--flows", type=int, default=24000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--burst", type=int, default=DEFAULT_BURST)
+    parser.add_argument("--burst", type=int)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         capture = options.capture or str(Path(folder) / "sample.pcap")

@@ -9,7 +9,6 @@ import click
 from flowshunt.engine import BypassRequest
 from flowshunt.errors import InputError
 from flowshunt.nic import NicModel
-from flowshunt.pipeline.burst import DEFAULT_BURST
 from flowshunt.pipeline.mode import BypassMode
 
 DEFAULT_NIC = "nt200a02"
@@ -50,9 +49,8 @@ def pipeline_options(function: F) -> F:
         click.option(
             "--burst",
             type=click.IntRange(1, 1 << 20),
-            default=DEFAULT_BURST,
-            show_default=True,
-            help="Frames under way while the host looks at those before; a verdict takes effect with the next burst.",
+            help="Frames under way while the host looks at those before; a verdict takes effect with the next burst.  "
+            "[default: 1/32 of the captures, 256 to 32768]",
         ),
         click.option(
             "--flows",
@@ -122,7 +120,7 @@ def run_config(
     config: str | None,
     settings: Sequence[str],
     bypass_action: str | None,
-    burst: int,
+    burst: int | None,
     host_buffers: int | None,
     flow_capacity: int,
     nic_flows: int | None,

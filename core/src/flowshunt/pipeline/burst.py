@@ -1,5 +1,32 @@
 """How many frames are under way at a time."""
 
-DEFAULT_BURST = 16384
-"""Frames in a burst: what the card takes in while the host looks at the burst before; a verdict takes effect with the
-next one. At 20 million frames a second (100 Gbit/s of mixed sizes) this is 0.8 ms."""
+from collections.abc import Sequence
+from pathlib import Path
+
+SMALLEST_BURST = 256
+LARGEST_BURST = 32768
+"""At 20 million frames a second (100 Gbit/s of mixed sizes) this is 1.6 ms."""
+
+UNKNOWN_SIZE_BURST = 16384
+
+_BURSTS = 32
+_BYTES_PER_FRAME = 500
+
+
+def default_burst(captures: Sequence[str]) -> int:
+    """Frames in a burst where the run doesn't say: about 1/32 of the captures, at least 256, at most 32768.
+
+    A burst is what the card takes in while the host looks at the burst before; a verdict takes effect with the next one.
+    On a saturated link it holds some 10,000 frames. A small capture gets smaller ones, so that verdicts take effect
+    within it.
+    """
+    total = 0
+    for capture in map(Path, captures):
+        try:
+            files = [capture] if not capture.is_dir() else [entry for entry in capture.iterdir() if entry.is_file()]
+            total += sum(file.stat().st_size for file in files if file.is_file())
+        except OSError:
+            return UNKNOWN_SIZE_BURST
+        if not capture.is_dir() and not capture.is_file():
+            return UNKNOWN_SIZE_BURST
+    return min(max(total // (_BURSTS * _BYTES_PER_FRAME), SMALLEST_BURST), LARGEST_BURST)

@@ -21,7 +21,7 @@ from flowshunt.nic import Delivery, Nic, NicConfig, NicModel
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.capture import open_captures
 from flowshunt.packets.headers import take_headers
-from flowshunt.pipeline.burst import DEFAULT_BURST
+from flowshunt.pipeline.burst import default_burst
 from flowshunt.pipeline.host import Host, Sink
 from flowshunt.pipeline.mode import BypassMode
 from flowshunt.pipeline.result import Amount, RunResult
@@ -39,7 +39,7 @@ class RunConfig:
         rules, engine_config, settings: for the engine, see EngineConfig.
         actions: offload actions by name.
         override: act so on every bypassed flow, whatever the engine asks for.
-        burst: frames in a burst. A verdict on a flow takes effect on the card with the next burst.
+        burst: frames in a burst, None: by the size of the captures, see `default_burst`. A verdict on a flow takes effect on the card with the next burst.
         host_buffers: None: the model's default.
         flow_capacity: flows that the host keeps; beyond it the least recently seen is displaced.
         nic_flows: rows of the card's flow table, None: by need up to the model's.
@@ -55,7 +55,7 @@ class RunConfig:
     engine_config: Path | None = None
     settings: Mapping[str, str] = attrs.field(factory=dict)
     override: BypassRequest | None = None
-    burst: int = DEFAULT_BURST
+    burst: int | None = None
     host_buffers: int | None = None
     flow_capacity: int = DEFAULT_FLOWS
     nic_flows: int | None = None
@@ -139,7 +139,9 @@ def run(
     )
     card = Card(nic)
     with _stop_request() as stop:
-        with open_captures(config.captures, batch_frames=config.burst, stop=stop.asked) as source:
+        with open_captures(
+            config.captures, batch_frames=config.burst or default_burst(config.captures), stop=stop.asked
+        ) as source:
             now = 0
             for batch in source:
                 now = max(now, int(batch.timestamp.max()))
