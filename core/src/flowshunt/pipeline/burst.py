@@ -16,7 +16,7 @@ _BYTES_PER_FRAME = 500
 def default_burst(captures: Sequence[str]) -> int:
     """Frames in a burst where the run doesn't say: about 1/32 of the captures, at least 256, at most 32768.
 
-    A burst is what the card takes in while the host looks at the burst before; a verdict takes effect with the next one.
+    A burst is what the card takes in while the host looks at the burst before; a verdict takes effect with the next.
     On a saturated link it holds some 10,000 frames. A small capture gets smaller ones, so that verdicts take effect
     within it.
     """

@@ -39,7 +39,8 @@ class RunConfig:
         rules, engine_config, settings: for the engine, see EngineConfig.
         actions: offload actions by name.
         override: act so on every bypassed flow, whatever the engine asks for.
-        burst: frames in a burst, None: by the size of the captures, see `default_burst`. A verdict on a flow takes effect on the card with the next burst.
+        burst: frames in a burst, None: by the size of the captures, see `default_burst`. A verdict on a flow takes
+            effect on the card with the next burst.
         host_buffers: None: the model's default.
         flow_capacity: flows that the host keeps; beyond it the least recently seen is displaced.
         nic_flows: rows of the card's flow table, None: by need up to the model's.
