@@ -134,9 +134,16 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     if ratio:
         console.print(f"hardware bypass costs the host {ratio:.3f} of software bypass (1/{1 / ratio:.1f})")
     _print_alerts(console, comparison)
-    for mode, figures in modes.items():
-        _print_changes(console, f"alerts lost to {_MODE_TITLES[mode]}", figures.lost)
-        _print_changes(console, f"alerts only with {_MODE_TITLES[mode]}", figures.gained)
+    for what, pick in (("alerts lost to", lambda m: m.lost), ("alerts only with", lambda m: m.gained)):
+        told: list[tuple[list[str], Sequence[AlertChange]]] = []
+        for mode, figures in modes.items():
+            same = [names for names, changes in told if changes == pick(figures)]
+            if same:
+                same[0].append(_MODE_TITLES[mode])
+            else:
+                told.append(([_MODE_TITLES[mode]], pick(figures)))
+        for names, changes in told:
+            _print_changes(console, f"{what} {' and '.join(names)}", changes)
 
 
 def _print_alerts(console: Console, comparison: Comparison) -> None:
