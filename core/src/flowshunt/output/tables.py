@@ -1,6 +1,6 @@
 """Results as tables for a terminal. They render what `flowshunt.pipeline` computed, and compute nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.box import SIMPLE, SIMPLE_HEAD
 from rich.console import Console
@@ -134,16 +134,21 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     if ratio:
         console.print(f"hardware bypass costs the host {ratio:.3f} of software bypass (1/{1 / ratio:.1f})")
     _print_alerts(console, comparison)
-    for what, pick in (("alerts lost to", lambda m: m.lost), ("alerts only with", lambda m: m.gained)):
-        told: list[tuple[list[str], Sequence[AlertChange]]] = []
-        for mode, figures in modes.items():
-            same = [names for names, changes in told if changes == pick(figures)]
-            if same:
-                same[0].append(_MODE_TITLES[mode])
-            else:
-                told.append(([_MODE_TITLES[mode]], pick(figures)))
-        for names, changes in told:
-            _print_changes(console, f"{what} {' and '.join(names)}", changes)
+    _print_by_mode(console, "alerts lost to", {mode: m.lost for mode, m in modes.items()})
+    _print_by_mode(console, "alerts only with", {mode: m.gained for mode, m in modes.items()})
+
+
+def _print_by_mode(console: Console, what: str, by_mode: Mapping[BypassMode, Sequence[AlertChange]]) -> None:
+    """Changes of alerts, told once for modes that have the same."""
+    told: list[tuple[list[str], Sequence[AlertChange]]] = []
+    for mode, changes in by_mode.items():
+        names = next((names for names, known in told if known == changes), None)
+        if names is None:
+            told.append(([_MODE_TITLES[mode]], changes))
+        else:
+            names.append(_MODE_TITLES[mode])
+    for names, changes in told:
+        _print_changes(console, f"{what} {' and '.join(names)}", changes)
 
 
 def _print_alerts(console: Console, comparison: Comparison) -> None:
