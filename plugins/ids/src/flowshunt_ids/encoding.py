@@ -175,6 +175,16 @@ def _next_is_relative(payload: Sequence[Match], at: int) -> bool:
     return False
 
 
+def _anchor(payload: Sequence[Match]) -> tuple[int, int]:
+    """A byte that must stand at one place of the buffer, for a cheap first look: (place, byte), or (-1, 0)."""
+    for match in payload:
+        if isinstance(match, Content) and not match.negated and not match.nocase and isinstance(match.depth, int):
+            offset = match.offset or 0
+            if isinstance(offset, int) and match.depth == len(match.pattern):
+                return offset, match.pattern[0]
+    return -1, 0
+
+
 def _fixed(value: int | str) -> int:
     assert isinstance(value, int)
     return value
@@ -226,7 +236,7 @@ def encode(rules: Sequence[Rule]) -> EncodedRules:
         if rule.flow.stream is True:
             flags |= layout.RULE_CHUNK_ONLY
         tests, ops = len(encoder.tests) - first_test, len(encoder.ops) - first_op
-        rows.append((first_test, tests, first_op, ops, flags))
+        rows.append((first_test, tests, first_op, ops, flags, *_anchor(rule.payload)))
     return EncodedRules(
         np.array(rows, RULE) if rows else np.empty(0, RULE),
         np.array(encoder.tests or [(0,) * 5], TEST),

@@ -17,6 +17,8 @@ RULE = np.dtype(
         ("first_op", "<i4"),
         ("ops", "<i4"),
         ("flags", "<i4"),  # the RULE_ bits, and the kinds of segments that it looks at (SEGMENT_KINDS)
+        ("anchor", "<i4"),  # a place in the buffer where only one byte will do; -1: none
+        ("anchor_byte", "<i4"),  # that byte
     ]
 )
 RULE_PYTHON = 1 << 8

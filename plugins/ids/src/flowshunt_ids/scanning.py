@@ -201,6 +201,11 @@ def match_segments(
                 continue
             if rule.flags & RULE_CHUNK_ONLY and not segment.flags & SEGMENT_CHUNK:
                 continue
+            anchor = rule.anchor
+            if anchor >= 0 and (anchor >= segment.length or buffer[start + anchor] != rule.anchor_byte):
+                continue
+            if rule.tests and row >= 0 and first_test(arrays.tests, rule.first_test, packets.headers, row) == 0:
+                continue
             if rule.tests and not test_packet(
                 arrays.tests, rule.first_test, rule.tests, packets, row, base, beyond, established, 1
             ):
