@@ -5,17 +5,22 @@ imported and never again at a call. Modules that hold kernels are therefore impo
 
 The cache lies in `$FLOWSHUNT_CACHE`, or `$XDG_CACHE_HOME/flowshunt`, or `~/.cache/flowshunt`. Numba's own index notices
 a change of the file that a kernel stands in; the folder chosen here also changes with the files of the kernels that
-it calls and with the constants that it was compiled with, which Numba's index does not see.
+it calls and with the constants that it was compiled with, which Numba's index does not see. What is damaged in the
+cache is compiled again; a cache that can't be written costs time only.
 """
 
 import hashlib
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 from numba import types
+from numba.core import caching
 
 from flowshunt.cache import cache_folder
 
@@ -40,6 +45,55 @@ def strided(dtype: Any) -> types.Array:
     return types.Array(numba.from_dtype(np.dtype(dtype)), 1, "A", readonly=True)
 
 
+class _CheckedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """A cache file of Numba's that tells damage by a checksum, and takes it for a kernel that is not there."""
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except Exception:  # whatever unpickling damaged bytes raises
+            return {}
+
+    def _load_data(self, name: str) -> Any:
+        content = Path(self._data_path(name)).read_bytes()
+        digest, data = content[: hashlib.sha256().digest_size], content[hashlib.sha256().digest_size :]
+        if hashlib.sha256(data).digest() != digest:
+            raise FileNotFoundError(f"{name} is damaged")
+        return pickle.loads(data)
+
+    def _save_data(self, name: str, data: Any) -> None:
+        dumped = self._dump(data)
+        with self._open_for_write(self._data_path(name)) as file:
+            file.write(hashlib.sha256(dumped).digest() + dumped)
+
+    def save(self, key: Any, data: Any) -> None:
+        with suppress(OSError):
+            super().save(key, data)
+
+
+@contextmanager
+def _cached(function: Callable[..., Any], sources: frozenset[str]) -> Iterator[None]:
+    """Have Numba cache what is compiled in the body where this function belongs."""
+    folder, file = numba.config.CACHE_DIR, caching.IndexDataCacheFile
+    numba.config.CACHE_DIR = str(cache_folder() / _digest(function, sources))
+    caching.IndexDataCacheFile = _CheckedFile
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR, caching.IndexDataCacheFile = folder, file
+
+
+def _compile(make: Callable[..., Any], function: Callable[..., Any], sources: frozenset[str]) -> Any:
+    """make(cache=True)(function), or without the cache where no file can be made in it."""
+    with _cached(function, sources):
+        try:
+            return make(cache=True)(function)
+        except RuntimeError as error:
+            if "no locator available" not in str(error):
+                raise
+            return make(cache=False)(function)
+
+
 def kernel(signature: Any, *, inline: bool = False, entry: bool = True) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for one signature, without the GIL, with C division, from the cache where it is there.
 
@@ -49,21 +103,17 @@ def kernel(signature: Any, *, inline: bool = False, entry: bool = True) -> Calla
 
     def decorate(function: Callable[..., Any]) -> Any:
         sources = _sources(function)
-        previous = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(cache_folder() / _digest(function, sources))
-        try:
-            dispatcher = numba.njit(
-                signature,
-                cache=True,
-                nogil=True,
-                error_model="numpy",
-                forceinline=inline,
-                boundscheck=bool(numba.config.BOUNDSCHECK),
-                no_cpython_wrapper=not entry,
-                no_cfunc_wrapper=True,
-            )(function)
-        finally:
-            numba.config.CACHE_DIR = previous
+        make = partial(
+            numba.njit,
+            signature,
+            nogil=True,
+            error_model="numpy",
+            forceinline=inline,
+            boundscheck=bool(numba.config.BOUNDSCHECK),
+            no_cpython_wrapper=not entry,
+            no_cfunc_wrapper=True,
+        )
+        dispatcher = _compile(make, function, sources)
         dispatcher.kernel_sources = sources
         return dispatcher
 
@@ -86,12 +136,7 @@ def c_function(signature: Any, function: Callable[..., Any]) -> Any:
     It must not raise: there is nobody to catch it.
     """
     sources = _sources(function)
-    previous = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_folder() / _digest(function, sources))
-    try:
-        return numba.cfunc(signature, cache=True, error_model="numpy")(function)
-    finally:
-        numba.config.CACHE_DIR = previous
+    return _compile(partial(numba.cfunc, signature, error_model="numpy"), function, sources)
 
 
 def _sources(function: Callable[..., Any]) -> frozenset[str]:

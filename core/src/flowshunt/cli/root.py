@@ -14,6 +14,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 PIPE_CLOSED = 128 + signal.SIGPIPE
 
+_LOST_SIGNAL_SECONDS = 0.05
 _WRITING_FAILED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
 
@@ -165,6 +167,16 @@ def _open_standard_streams() -> None:
 def _terminable() -> Iterator[None]:
     """Raise `Terminated` at SIGTERM while the command runs. Only the main thread can arrange that."""
 
+    def tell_again(arguments: Any) -> None:
+        """An interrupt that arose where exceptions are lost, as in callbacks of compiled code, comes again."""
+        if not isinstance(arguments.exc_value, KeyboardInterrupt):
+            lost(arguments)
+            return
+        number = signal.SIGTERM if isinstance(arguments.exc_value, Terminated) else signal.SIGINT
+        again = threading.Timer(_LOST_SIGNAL_SECONDS, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+
     def terminate(_number: int, _frame: FrameType | None) -> None:
         raise Terminated
 
@@ -176,9 +188,11 @@ def _terminable() -> Iterator[None]:
     except ValueError:
         yield
         return
+    lost, sys.unraisablehook = sys.unraisablehook, tell_again
     try:
         yield
     finally:
+        sys.unraisablehook = lost
         signal.signal(signal.SIGTERM, previous)
 
 
