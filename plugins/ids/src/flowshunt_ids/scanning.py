@@ -28,7 +28,7 @@ from flowshunt_ids.layout import (
     RuleArrays,
 )
 from flowshunt_ids.matching import SCRATCH, first_test, match_payload, test_packet
-from flowshunt_ids.memory import copy_bytes
+from flowshunt_ids.memory import copy_bytes, prefetch
 from flowshunt_ids.streams.pool import copy_frame_bytes
 
 _I64 = types.int64
@@ -36,6 +36,11 @@ _BUFFER = column(np.uint8)
 _SEGMENTS = column(SEGMENT)
 _ORDER = column(np.int64, readonly=True)
 _CANDIDATES = column(CANDIDATE)
+
+_AHEAD = 4
+"""Segments ahead whose first bytes are asked for while one is copied: payloads lie far apart in memory."""
+_LINES = 4
+"""Cache lines of them that are asked for; the processor fetches what follows by itself."""
 
 HIT_SHIFT = 24
 """A scan hit is one number: the end offset in the scan buffer, shifted by this, plus the pattern's number."""
@@ -91,6 +96,11 @@ def gather(
         length = segments[number].length
         if filled + length > len(buffer):
             break
+        if at + _AHEAD < end:
+            coming = pieces[segments[order[at + _AHEAD]].first_piece]
+            if not coming.arena:
+                for line in range(_LINES):
+                    prefetch(packets.data, coming.source + 64 * line)
         segments[number].start = filled
         first = segments[number].first_piece
         for piece in range(first, first + segments[number].pieces):
