@@ -315,9 +315,10 @@ class EveWriter:
             self.events -= lines - block.count(b"\n", 0, kept)
             with suppress(OSError):  # a device or a pipe has no length to set
                 os.ftruncate(self._descriptor, self._whole + kept)
+            way_out = "its reader went away" if isinstance(error, BrokenPipeError) else "make room and run again"
             self.failure = (
                 f"{self._path}: EVE events can't be written: {error.strerror} "
-                f"(the first {self.events:,} events are whole; make room and run again)"
+                f"(the first {self.events:,} events are whole; {way_out})"
             )
             return
         self._whole += len(block)
