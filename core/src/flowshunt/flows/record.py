@@ -1,11 +1,9 @@
 """Flow records: what is known of a flow, one row a flow. Direction 0 is from the initiator, direction 1 to it."""
 
 import enum
-from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 FLOW = np.dtype(
     [
@@ -35,22 +33,6 @@ FLOW = np.dtype(
     ],
     align=False,
 )
-
-
-def _as_bytes(rows: NDArray[Any]) -> NDArray[Any]:
-    """Rows of a structured array as opaque ones, which NumPy moves ten times as fast as fields."""
-    return rows.view(np.dtype((np.void, rows.itemsize)))
-
-
-def take_flows(records: NDArray[Any], slots: NDArray[Any]) -> NDArray[Any]:
-    """FLOW[k]: copies of the rows at `slots`."""
-    rows: NDArray[Any] = _as_bytes(records).take(slots).view(FLOW)
-    return rows
-
-
-def clear_rows(rows: NDArray[Any], slots: NDArray[Any]) -> None:
-    """Set the rows at `slots` of a structured array to zero."""
-    _as_bytes(rows)[slots] = np.zeros((), np.dtype((np.void, rows.itemsize)))
 
 
 class TcpState(enum.IntEnum):

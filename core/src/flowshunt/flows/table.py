@@ -45,12 +45,13 @@ from flowshunt.flows.edits import (
 from flowshunt.flows.fragment_table import DATAGRAM
 from flowshunt.flows.key import KEY
 from flowshunt.flows.life_cycle import ID_FACTOR, Rows
-from flowshunt.flows.record import FLOW, Bypass, EndReason, FlowTimeouts, clear_rows, take_flows
+from flowshunt.flows.record import FLOW, Bypass, EndReason, FlowTimeouts
 from flowshunt.flows.siphash import hash_key
 from flowshunt.flows.slot_index import SMALLEST, index_of
 from flowshunt.flows.tracking import AUTO_UNLEARN, BLOCK, CREATE, track_frames
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.headers import HEADER
+from flowshunt.rows import clear_rows, join_rows, take_rows
 
 __all__ = ["FULL", "INSERTED", "PRESENT", "UNUSABLE", "Ended", "FlowTable", "Tracking"]
 
@@ -298,12 +299,12 @@ class FlowTable:
             return ended
         parts = [*self._stash, ended]
         self._stash = []
-        return Ended(np.concatenate([p.records for p in parts]), np.concatenate([p.slots for p in parts]))
+        return Ended(join_rows([p.records for p in parts]), np.concatenate([p.slots for p in parts]))
 
     def _take_ended(self) -> Ended:
         slots = self._rows.spare[self.capacity - int(self._state["ended"]) :][::-1].copy()
         self._state["ended"] = 0
-        return Ended(take_flows(self.records, slots), slots)
+        return Ended(take_rows(self.records, slots), slots)
 
     def _clear_ended(self) -> bool:
         """Free the rows of all flows that have ended; their records wait for `drain`. False: there was none."""

@@ -20,17 +20,18 @@ from flowshunt.engine import (
     Verdicts,
 )
 from flowshunt.errors import ContractError
-from flowshunt.flows.record import Bypass, EndReason, TcpState, take_flows
+from flowshunt.flows.record import Bypass, EndReason, TcpState
 from flowshunt.flows.table import Ended, FlowTable
 from flowshunt.nic import ALREADY_LEARNED, LEARNED, Nic
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.copying import copy_frames
 from flowshunt.packets.decode import decode
-from flowshunt.packets.headers import HEADER, take_headers
+from flowshunt.packets.headers import HEADER
 from flowshunt.pipeline.accounting import ACTIONS, set_aside, settle
 from flowshunt.pipeline.alert import AlertRecord, resolve
 from flowshunt.pipeline.mode import BypassMode
 from flowshunt.pipeline.result import Amount, HostTime
+from flowshunt.rows import take_rows
 
 
 class Sink(Protocol):
@@ -180,7 +181,7 @@ class Host:
         kept = set_aside(slot, frames.wire, self._table.records, self._by_action, rows)
         if kept < len(frames):
             rows = rows[:kept]
-            frames, headers, numbers = frames.select(rows), take_headers(headers, rows), numbers[rows]
+            frames, headers, numbers = frames.select(rows), take_rows(headers, rows), numbers[rows]
             slot, direction, events = slot[rows], direction[rows], events[rows]
         clock.lap("flows")
         if kept:
@@ -276,11 +277,11 @@ class Host:
                 continue
             number = self._number(request.action)
             if self._mode is BypassMode.HARDWARE:
-                flows = take_flows(records, slots)
+                flows = take_rows(records, slots)
                 lasting = np.flatnonzero(
                     (flows["end_reason"] == EndReason.NONE) & (flows["tcp_state"] != TcpState.CLOSED)
                 )
-                status = self._nic.learn(take_flows(flows, lasting), request.action, request.parameters)
+                status = self._nic.learn(take_rows(flows, lasting), request.action, request.parameters)
                 learned = lasting[(status == LEARNED) | (status == ALREADY_LEARNED)]
                 self._table.bypass(slots[learned], number, Bypass.CAPTURE)
                 self.flows_bypassed["capture"] += len(learned)

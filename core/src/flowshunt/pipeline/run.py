@@ -20,11 +20,11 @@ from flowshunt.flows.table import FlowTable
 from flowshunt.nic import Delivery, Nic, NicConfig, NicModel
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.capture import open_captures
-from flowshunt.packets.headers import take_headers
 from flowshunt.pipeline.burst import default_burst
 from flowshunt.pipeline.host import Host, Sink
 from flowshunt.pipeline.mode import BypassMode
 from flowshunt.pipeline.result import Amount, RunResult
+from flowshunt.rows import take_rows
 
 DEFAULT_FLOWS = 1 << 20
 
@@ -189,7 +189,7 @@ def _for_inspection(batch: FrameBatch, delivery: Delivery) -> tuple[FrameBatch, 
     keep = delivery.action[rows] == 0
     if not keep.all():
         rows = rows[keep]
-        headers = None if headers is None else take_headers(headers, np.flatnonzero(keep))
+        headers = None if headers is None else take_rows(headers, np.flatnonzero(keep))
         captured = None if captured is None else captured[keep]
     frames = batch.select(rows)
     if captured is not None:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from flowshunt.engine import Alert, EngineSummary, InspectionBatch, Verdicts
 from flowshunt.packets.decode import decode
-from flowshunt.packets.headers import FRAGMENT, join_headers, take_headers
+from flowshunt.packets.headers import FRAGMENT
+from flowshunt.rows import join_rows, take_rows
 from flowshunt_ids.fragments import Defragmenter, Reassembled, extended
 from flowshunt_ids.ruleset import RuleSet
 from flowshunt_ids.stages import Stages
@@ -59,10 +60,10 @@ class Session:
         at = np.flatnonzero(fragments)
         places = batch.slot[at]
         flows = np.where(places >= 0, batch.flows["id"][places], np.uint64(0))
-        wholes = self._defragmenter.add(batch.frames, at, take_headers(batch.headers, at), places, flows)
+        wholes = self._defragmenter.add(batch.frames, at, take_rows(batch.headers, at), places, flows)
         count = len(batch)
         frames, datagrams = extended(batch.frames, [row for row, _ in wholes], [whole.packet for _, whole in wholes])
-        headers = join_headers([batch.headers, decode(datagrams, depth=0)])
+        headers = join_rows([batch.headers, decode(datagrams, depth=0)])
         headers["l4"][at] = 0
         headers["payload_length"][at] = 0
         rows = np.array([row for row, _ in wholes], np.int64)

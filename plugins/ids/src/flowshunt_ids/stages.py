@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from flowshunt.engine import DROPPED, NEW, SKIPPED, BypassRequest, InspectionBatch, Verdicts
 from flowshunt.flows.record import FLOW
+from flowshunt.rows import copy_rows, join_rows
 from flowshunt_ids import layout, lookup
 from flowshunt_ids.decisions import EMPTY, BatchDecisions, Decisions
 from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
@@ -175,9 +176,8 @@ class Stages:
             disposition[rows[late]] = SKIPPED
         candidates = self._inspect_segments(out, packets)
         if self._packets:
-            candidates = np.concatenate(
-                [candidates, *self._inspect_packets(packets, batch.slot, row_group, row_flags, order)]
-            )
+            more = self._inspect_packets(packets, batch.slot, row_group, row_flags, order)
+            candidates = join_rows([candidates, *more]) if more else candidates
         result = BatchDecisions()
         if len(candidates):
             candidates = self._with_bits(candidates)
@@ -296,7 +296,7 @@ class Stages:
                 if self._unscanned:
                     self._match(_UNSCANNED, begin, segments, order, begin, upto, work, found)
                 begin = upto
-        return np.concatenate(found) if found else EMPTY
+        return join_rows(found) if found else EMPTY
 
     def _hits(
         self,
@@ -343,7 +343,7 @@ class Stages:
         if not made:
             return
         self._totals["candidates"] += made
-        candidates = self._out_candidates[:made].copy()
+        candidates = copy_rows(self._out_candidates[:made])
         partly = self._python[candidates["rule"]]
         if partly.any():
             keep = ~partly
@@ -373,7 +373,7 @@ class Stages:
             turn, made = match_packets(self._groups.arrays, turn, *work)
             if made:
                 self._totals["candidates"] += made
-                found.append(self._out_candidates[:made].copy())
+                found.append(copy_rows(self._out_candidates[:made]))
         return found
 
     def _verdicts(

@@ -24,7 +24,7 @@ from flowshunt.nic import (
 from flowshunt.nic_counters import NicCounters
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.decode import decode
-from flowshunt.packets.headers import take_headers
+from flowshunt.rows import take_rows
 from flowshunt_nic_napatech.action_table import ActionTable
 from flowshunt_nic_napatech.data_path import act
 
@@ -78,7 +78,7 @@ class SmartNic:
             buffer_override, deliver = self._carry_out(batch, headers, match, action, disposition, rows)
         rows = np.flatnonzero(disposition & HOST)
         delivered = batch if len(rows) == count else batch.select(rows)
-        delivered_headers = headers if len(rows) == count else take_headers(headers, rows)
+        delivered_headers = headers if len(rows) == count else take_rows(headers, rows)
         buffers = (symmetric_hash(delivered, delivered_headers) % np.uint32(self._host_buffers)).astype(np.uint16)
         captured = None
         if match.slot.size and self._table.active:
@@ -103,7 +103,7 @@ class SmartNic:
         descriptors["wire"] = part.wire
         descriptors["captured"] = part.captured
         descriptors["deliver"] = part.captured
-        descriptors["hash"] = symmetric_hash(part, take_headers(headers, rows))
+        descriptors["hash"] = symmetric_hash(part, take_rows(headers, rows))
         descriptors["port"] = part.port
         descriptors["tx_port"] = NO_PORT
         peer = part.port ^ np.uint16(1)
