@@ -182,3 +182,16 @@ def test_what_can_not_be_meant_is_one_line(sample, arguments, line):
 def test_sizes_beyond_all_memory_are_taken_for_no_limit(sample):
     result = CliRunner().invoke(main, ["run", sample, "--json", "--set", "stream.reassembly.depth=999999999999999gb"])
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("name", ["run", "compare"])
+def test_text_of_others_does_not_steer_the_terminal(sample, tmp_path, name):
+    rules = tmp_path / "a\x1b[2J.rules"
+    rules.write_text(
+        'alert tcp any any -> any any (msg:"[bold]x[/red] \x1b[31mred"; sid:1;)\nalert [/red]\x1b[0m tcp (sid:2;)\n'
+    )
+    done = command(name, sample, "--rules", str(rules))
+    assert done.returncode == 0, done.stderr
+    assert "[bold]x[/red] \\x1b[31mred" in done.stdout.replace("\n", "")
+    assert "\\x1b[2J.rules:2" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr

@@ -28,6 +28,7 @@ import click
 from flowshunt import __version__
 from flowshunt.commands import CORE_COMMANDS
 from flowshunt.errors import FlowshuntError, FlowshuntWarning, Terminated
+from flowshunt.output.plain import plain
 
 DONE = 0
 ANSWER_IS_NO = 1
@@ -137,7 +138,7 @@ def _line(error: BaseException) -> str:
     else:
         text = f"internal error: {type(error).__name__}: {error}"
         way_out = " (a fault in flowshunt or a plugin; 'flowshunt --debug ...' shows where)"
-    return f"{place}: {' '.join(text.split()).removesuffix('.')}{way_out}"
+    return plain(f"{place}: {' '.join(text.split()).removesuffix('.')}{way_out}")
 
 
 def _flush_or_drop() -> None:
@@ -207,7 +208,7 @@ def _plain_warnings() -> Iterator[None]:
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if not issubclass(category, FlowshuntWarning):
                 other(message, category, *where, **more)
-            elif (text := " ".join(str(message).split())) not in shown:
+            elif (text := plain(" ".join(str(message).split()))) not in shown:
                 shown.add(text)
                 click.echo(f"flowshunt: warning: {text}", err=True)
 
