@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.box import SIMPLE, SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from flowshunt.output.plain import plain
 from flowshunt.pipeline.compare import AlertChange, Comparison, ModeFigures
 from flowshunt.pipeline.mode import BypassMode
 from flowshunt.pipeline.result import Amount, RunResult
@@ -108,7 +110,7 @@ def print_run(console: Console, result: RunResult) -> None:
         for column, justify in (("sid", "right"), ("signature", "left"), ("alerts", "right")):
             alerts.add_column(column, justify=justify)  # type: ignore[arg-type]
         for signature, count in sorted(result.alerts.items(), key=lambda item: (item[0].gid, item[0].sid)):
-            alerts.add_row(str(signature.sid), signature.message, f"{count:,}")
+            alerts.add_row(str(signature.sid), Text(plain(signature.message)), f"{count:,}")
         console.print(alerts)
 
 
@@ -162,7 +164,7 @@ def _print_alerts(console: Console, comparison: Comparison) -> None:
         table.add_column(_COLUMNS[mode], justify="right", no_wrap=True)
     for signature in sorted(signatures, key=lambda s: (s.gid, s.sid)):
         counts = (m.result.alerts.get(signature, 0) for m in comparison.modes.values())
-        table.add_row(str(signature.sid), signature.message, *(f"{count:,}" for count in counts))
+        table.add_row(str(signature.sid), Text(plain(signature.message)), *(f"{count:,}" for count in counts))
     console.print(table)
 
 
@@ -178,7 +180,9 @@ def _print_changes(console: Console, title: str, changes: Sequence[AlertChange])
         flows = [f"{flow} ({count})" if count > 1 else flow for flow, count in change.flows[:_FLOWS_SHOWN]]
         if len(change.flows) > _FLOWS_SHOWN:
             flows.append(f"and {len(change.flows) - _FLOWS_SHOWN:,} more (--json has all)")
-        table.add_row(str(change.signature.sid), change.signature.message, f"{change.count:,}", "\n".join(flows))
+        table.add_row(
+            str(change.signature.sid), Text(plain(change.signature.message)), f"{change.count:,}", "\n".join(flows)
+        )
     console.print(table)
 
 
@@ -188,10 +192,10 @@ def print_problems(console: Console, result: RunResult, *, verbose: bool) -> Non
         console.print(f"rules: {result.loaded_rules:,} loaded, {len(result.skipped_rules):,} skipped", style="yellow")
         shown = result.skipped_rules if verbose else result.skipped_rules[:_RULES_SHOWN]
         for problem in shown:
-            console.print(f"  {problem.path}:{problem.line}: sid {problem.sid}: {problem.reason}", markup=False)
+            console.print(plain(f"  {problem.path}:{problem.line}: sid {problem.sid}: {problem.reason}"), markup=False)
         if len(shown) < len(result.skipped_rules):
             console.print(f"  and {len(result.skipped_rules) - len(shown):,} more (-v or --json shows all)")
     for text in (*result.warnings, *result.problems):
-        console.print(f"warning: {text}", style="yellow", markup=False)
+        console.print(plain(f"warning: {text}"), style="yellow", markup=False)
     if result.interrupted:
         console.print("interrupted: the figures cover what was read until then", style="yellow")
