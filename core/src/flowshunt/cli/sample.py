@@ -69,8 +69,8 @@ def _table(summary: SampleSummary) -> str:
 def command(out: str, flows: int, seed: int, rate: float, as_json: bool) -> None:
     """Write a sample capture, and beside it rules and what they find.
 
-    88 % TCP and 12 % UDP by packets: web, TLS, SSH, mail, file transfer, backups, DNS, QUIC. The rules in
-    OUT.pcap.rules let about 70 % of the bytes be bypassed; OUT.pcap.alerts.json lists what else they find.
+    88% TCP and 12% UDP by packets: web, TLS, SSH, mail, file transfer, backups, DNS, QUIC. The rules in
+    OUT.pcap.rules let about 70% of the bytes be bypassed; OUT.pcap.alerts.json lists what else they find.
     """
     with _flows_bar(quiet=as_json) as progress:
         summary = write_sample(out, flows=flows, seed=seed, rate=rate, progress=progress)

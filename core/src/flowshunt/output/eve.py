@@ -20,7 +20,7 @@ from flowshunt.pipeline.result import RunResult
 EVENT_TYPES = ("alert", "flow", "stats")
 
 _FLUSH_BYTES = 1 << 18
-_ICMP = frozenset({1, 58})
+_WITH_PORTS = frozenset({6, 17, 132})
 _REASONS = {
     EndReason.TCP_END: "tcp_end",
     EndReason.TIMEOUT: "timeout",
@@ -61,13 +61,13 @@ def alert_event(alert: AlertRecord) -> dict[str, Any]:
     event["event_type"] = "alert"
     if alert.vlans:
         event["vlan"] = list(alert.vlans)
-    icmp = alert.protocol in _ICMP
+    ports = alert.protocol in _WITH_PORTS
     if alert.source.address:
         event["src_ip"] = alert.source.address
-        if not icmp:
+        if ports:
             event["src_port"] = alert.source.port
         event["dest_ip"] = alert.destination.address
-        if not icmp:
+        if ports:
             event["dest_port"] = alert.destination.port
         event["proto"] = protocol_name(alert.protocol)
     details: dict[str, Any] = {
@@ -103,10 +103,10 @@ def flow_event(record: Any, alerted: bool) -> dict[str, Any]:
     if vlans := vlan_ids(record):
         event["vlan"] = list(vlans)
     event["src_ip"] = source.address
-    if protocol not in _ICMP:
+    if protocol in _WITH_PORTS:
         event["src_port"] = source.port
     event["dest_ip"] = destination.address
-    if protocol not in _ICMP:
+    if protocol in _WITH_PORTS:
         event["dest_port"] = destination.port
     event["proto"] = protocol_name(protocol)
     packets, size = record["packets"].tolist(), record["bytes"].tolist()

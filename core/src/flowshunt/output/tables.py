@@ -1,5 +1,6 @@
 """Results as tables for a terminal. They render what `flowshunt.pipeline` computed, and compute nothing."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from rich.box import SIMPLE, SIMPLE_HEAD
@@ -14,6 +15,7 @@ from flowshunt.pipeline.result import Amount, RunResult
 
 _FLOWS_SHOWN = 5
 _RULES_SHOWN = 10
+_FEWEST_FRAMES_TIMED = 20_000
 _COLUMNS = {
     BypassMode.OFF: "no bypass",
     BypassMode.SOFTWARE: "in software",
@@ -53,7 +55,7 @@ def _bytes(pick: Callable[[RunResult], Amount]) -> Callable[[RunResult], str]:
 def _spread(result: RunResult) -> str:
     frames = [buffer.frames for buffer in result.host_buffers]
     busiest = f"{max(frames) / sum(frames):.1%}" if sum(frames) else "0%"
-    return f"{busiest} of {len(frames)}"
+    return f"{busiest} (1 of {len(frames)})"
 
 
 def _flows_bypassed(result: RunResult) -> str:
@@ -132,12 +134,24 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     table.add_row("alerts", *(f"{sum(m.result.alerts.values()):,}" for m in modes.values()))
     table.add_row("  lost", *(f"{sum(c.count for c in m.lost):,}" for m in modes.values()))
     console.print(table)
-    ratio = comparison.hardware_to_software
-    if ratio:
-        console.print(f"hardware bypass costs the host {ratio:.3f} of software bypass (1/{1 / ratio:.1f})")
+    _print_cost(console, comparison)
     _print_alerts(console, comparison)
     _print_by_mode(console, "alerts lost to", {mode: m.lost for mode, m in modes.items()})
     _print_by_mode(console, "alerts only with", {mode: m.gained for mode, m in modes.items()})
+
+
+def _print_cost(console: Console, comparison: Comparison) -> None:
+    """Host time of hardware bypass over software bypass, or why there is none; and where times say little."""
+    results = [figures.result for figures in comparison.modes.values()]
+    frames = results[0].total.frames
+    ratio = comparison.hardware_to_software
+    if not any(count for result in results for count in result.flows_bypassed.values()):
+        console.print("no flow was bypassed: times differ only by card and by chance")
+    elif ratio:
+        inverse = f" (1/{1 / ratio:.1f})" if ratio < 1 else ""
+        console.print(f"host CPU time, hardware bypass to software bypass: {ratio:.3f}{inverse}")
+    if frames < _FEWEST_FRAMES_TIMED:
+        console.print(f"{frames:,} frames are too few to time: fixed costs of runs and bursts prevail")
 
 
 def _print_by_mode(console: Console, what: str, by_mode: Mapping[BypassMode, Sequence[AlertChange]]) -> None:
@@ -187,15 +201,38 @@ def _print_changes(console: Console, title: str, changes: Sequence[AlertChange])
 
 
 def print_problems(console: Console, result: RunResult, *, verbose: bool) -> None:
-    """What was left out or went wrong, a line each: skipped rules (the first few unless verbose), captures."""
+    """What was left out or went wrong, a line each: skipped rules (by reason if many, unless verbose), captures."""
     if result.skipped_rules:
-        console.print(f"rules: {result.loaded_rules:,} loaded, {len(result.skipped_rules):,} skipped", style="yellow")
-        shown = result.skipped_rules if verbose else result.skipped_rules[:_RULES_SHOWN]
-        for problem in shown:
-            console.print(plain(f"  {problem.path}:{problem.line}: sid {problem.sid}: {problem.reason}"), markup=False)
-        if len(shown) < len(result.skipped_rules):
-            console.print(f"  and {len(result.skipped_rules) - len(shown):,} more (-v or --json shows all)")
+        loaded, skipped = result.loaded_rules, len(result.skipped_rules)
+        console.print(f"rules: {loaded:,} loaded, {skipped:,} skipped", style="yellow")
+        if verbose or skipped <= _RULES_SHOWN:
+            for problem in result.skipped_rules:
+                console.print(
+                    plain(f"  {problem.path}:{problem.line}: sid {problem.sid}: {problem.reason}"), markup=False
+                )
+        else:
+            _print_reasons(console, result)
+        if not loaded:
+            console.print("warning: no rule is loaded: nothing is found or bypassed by rules", style="yellow")
+    for cause, count in result.nic_flows.items():
+        if count and cause.startswith("refused"):
+            why = cause.removeprefix("refused ")
+            flows = f"{count:,} flow{'s' if count > 1 else ''}"
+            text = f"warning: {result.nic} refused to learn {flows} {why}: left to the host"
+            console.print(text, style="yellow", markup=False)
     for text in (*result.warnings, *result.problems):
         console.print(plain(f"warning: {text}"), style="yellow", markup=False)
     if result.interrupted:
         console.print("interrupted: the figures cover what was read until then", style="yellow")
+
+
+def _print_reasons(console: Console, result: RunResult) -> None:
+    """Skipped rules by reason, most frequent first, each with its first rule."""
+    counts = Counter(problem.reason for problem in result.skipped_rules)
+    first = {problem.reason: problem for problem in reversed(result.skipped_rules)}
+    for reason, count in counts.most_common(_RULES_SHOWN):
+        where = f"{first[reason].path}:{first[reason].line}: sid {first[reason].sid}"
+        console.print(plain(f"  {count:>6,}  {reason} (first: {where})"), markup=False)
+    rest = len(counts) - _RULES_SHOWN
+    others = f"and for {rest:,} other reasons; " if rest > 0 else ""
+    console.print(f"  {others}-v or --json names every rule")
