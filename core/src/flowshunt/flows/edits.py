@@ -12,6 +12,7 @@ from flowshunt.flows.life_cycle import ROWS, Rows, end_flow, id_hash, observe, r
 from flowshunt.flows.record import EndReason, TcpState
 from flowshunt.flows.siphash import flow_hash
 from flowshunt.flows.tracking import lookup, take_row
+from flowshunt.prefetch import prefetch
 
 _I64 = types.int64
 _FLOWS = column(FLOW_WORDS, readonly=True)
@@ -46,6 +47,11 @@ take their last times. Slots without a live flow are passed over."""
 OBSERVE = 6
 """Take the time `argument` into packet time, unless it repeats one that was not believed."""
 
+_ROWS_AHEAD = 16
+"""How many slots ahead of its turn a row is asked for: flows that end together lie far apart in memory."""
+_NEIGHBOURS_AHEAD = 8
+"""How many ahead, when the row itself is there, what it points to is."""
+
 _0 = np.uint64(0)
 _1 = np.uint64(1)
 _32 = np.uint64(32)
@@ -73,8 +79,29 @@ def edit_rows(
     ended = 0
     if what == OBSERVE and (state.stray == 0 or argument != state.stray_time):
         observe(rows, argument)
+    places_mask = np.uint64(len(rows.places) - 1)
     for at in range(start, len(slots)):
         if what >= END:
+            ahead = at + _ROWS_AHEAD
+            if ahead < len(slots):
+                coming = np.int64(slots[ahead])
+                prefetch(rows.life, coming, 0)
+                prefetch(rows.records, coming, 0)
+                prefetch(rows.records, coming, 64)
+                if what == END:
+                    prefetch(rows.hashes, coming, 0)
+                elif what == ACCOUNT:
+                    prefetch(rows.records, coming, 128)
+            ahead = at + _NEIGHBOURS_AHEAD
+            if ahead < len(slots) and slots[ahead] >= 0 and slots[ahead] < state.high:
+                coming = np.int64(slots[ahead])
+                neighbours = rows.life[coming]
+                prefetch(rows.life, np.int64(neighbours.before) - 1, 0)
+                prefetch(rows.life, np.int64(neighbours.after) - 1, 0)
+                if what == END:
+                    prefetch(rows.places, np.uint64(rows.hashes[coming]) & places_mask, 0)
+                    if state.by_id:
+                        prefetch(ids, id_hash(rows.records[coming].id) & mask, 0)
             slot: Any = np.int64(slots[at])
             if slot < 0 or slot >= state.high or rows.life[slot].bucket == 0:
                 continue
@@ -104,6 +131,12 @@ def edit_rows(
         flow = flows[at]
         slots[at] = -1
         if what == FIND_ID:
+            ahead = at + _ROWS_AHEAD
+            if ahead < len(slots):
+                prefetch(ids, id_hash(flows[ahead].id) & mask, 0)
+            ahead = at + _NEIGHBOURS_AHEAD
+            if ahead < len(slots):
+                prefetch(rows.records, np.int64(ids[id_hash(flows[ahead].id) & mask] & _LOWER) - 1, 0)
             key = id_hash(flow.id)
             place = key & mask
             while ids[place] != _0:
