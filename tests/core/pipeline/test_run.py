@@ -9,6 +9,7 @@ import pytest
 from marker_engine import MarkerEngine
 
 from flowshunt.engine import BypassRequest
+from flowshunt.errors import InputError
 from flowshunt.output.eve import EveWriter
 from flowshunt.pipeline.compare import compare
 from flowshunt.pipeline.mode import BypassMode
@@ -196,6 +197,13 @@ def test_what_the_card_refuses_is_bypassed_in_the_host(capture):
     assert result.flows_bypassed["local"] == 1
     assert result.nic_flows["refused (no host buffer 99)"] == 1
     assert _adds_up(result)
+
+
+@pytest.mark.parametrize("mode", [BypassMode.SOFTWARE, BypassMode.HARDWARE])
+def test_an_action_that_there_is_not_is_an_error_that_names_those_there_are(capture, mode):
+    engine = MarkerEngine(BypassRequest("vanish"))
+    with pytest.raises(InputError, match="'vanish'.*there are drop, forward, redirect"):
+        run(_config(capture(_bypassed_flow(10)), mode, engine))
 
 
 def test_lost_alerts_are_named_with_their_flow(capture):

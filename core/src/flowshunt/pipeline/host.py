@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -19,7 +19,7 @@ from flowshunt.engine import (
     Signature,
     Verdicts,
 )
-from flowshunt.errors import ContractError
+from flowshunt.errors import ContractError, InputError
 from flowshunt.flows.record import Bypass, EndReason, TcpState
 from flowshunt.flows.table import Ended, FlowTable
 from flowshunt.nic import ALREADY_LEARNED, LEARNED, Nic
@@ -105,6 +105,7 @@ class Host:
         sink: Sink | None,
         *,
         zero_copy: bool = True,
+        actions: Collection[str] | None = None,
         engine_name: str = "",
         override: BypassRequest | None = None,
     ) -> None:
@@ -114,6 +115,7 @@ class Host:
         self._mode = mode
         self._sink = sink
         self._engine_name = engine_name
+        self._actions = actions
         self._override = override
         self._zero_copy = zero_copy
         self._ring = _PacketRing()
@@ -253,6 +255,12 @@ class Host:
     def _number(self, action: str) -> int:
         number = self._action_numbers.get(action)
         if number is None:
+            if self._actions is not None and action not in self._actions:
+                raise InputError(
+                    f"asks to bypass flows by the offload action {action!r}, which there is not",
+                    f"engine {self._engine_name}",
+                    f"there are {', '.join(sorted(self._actions)) or 'none'}",
+                )
             number = self._action_numbers[action] = min(len(self.action_names), ACTIONS - 1)
             if len(self.action_names) < ACTIONS:
                 self.action_names.append(action)

@@ -135,6 +135,7 @@ def run(
         config.mode,
         sink,
         zero_copy=config.model.zero_copy,
+        actions=config.actions,
         engine_name=config.engine.name,
         override=config.override,
     )
