@@ -202,7 +202,7 @@ def test_what_the_card_refuses_is_bypassed_in_the_host(capture):
 @pytest.mark.parametrize("mode", [BypassMode.SOFTWARE, BypassMode.HARDWARE])
 def test_an_action_that_there_is_not_is_an_error_that_names_those_there_are(capture, mode):
     engine = MarkerEngine(BypassRequest("vanish"))
-    with pytest.raises(InputError, match="'vanish'.*there are drop, forward, redirect"):
+    with pytest.raises(InputError, match=r"'vanish'.*there are drop, forward, redirect"):
         run(_config(capture(_bypassed_flow(10)), mode, engine))
 
 
