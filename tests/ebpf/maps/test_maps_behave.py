@@ -177,6 +177,17 @@ def test_bulk_write_stops_at_what_the_map_refuses():
         array.write(np.arange(3, dtype="<u4"), np.arange(3, dtype="<u4"))
 
 
+@pytest.mark.parametrize("cpus", [1, 3])
+@pytest.mark.parametrize("kind", [MapType.ARRAY, MapType.HASH, MapType.PERCPU_HASH, MapType.PERCPU_ARRAY])
+def test_bulk_write_of_nothing_and_of_unequal_columns(kind, cpus):
+    m = create(MapDefinition("table", kind, 4, 8, 4), cpus=cpus)
+    before = dict(m.items())
+    m.write(np.empty(0, "<u4"), np.empty(0, "<u8"))
+    with pytest.raises(InputError, match="2 keys and 1 values"):
+        m.write(np.zeros(2, "<u4"), np.zeros(1, "<u8"))
+    assert dict(m.items()) == before
+
+
 @pytest.mark.parametrize("kind", [MapType.PERCPU_HASH, MapType.PERCPU_ARRAY])
 def test_values_of_each_cpu(kind):
     m = create(MapDefinition("counters", kind, 4, 4, 4), cpus=3)

@@ -66,10 +66,10 @@ class ArrayMap(Map):
 
         d = self.definition
         rows = len(keys)
-        index = np.ascontiguousarray(keys).view(np.uint8).reshape(rows, -1).copy().view("<u4").reshape(rows, -1)
-        if index.shape[1] != 1:
-            raise InputError(f"keys of {index.shape[1] * 4} bytes", f"map {self.name}", "its keys have 4 bytes")
-        flat = np.ascontiguousarray(values).view(np.uint8).reshape(rows, -1)
+        flat_keys, flat = self._flat(keys, values)
+        if flat_keys.shape[1] != d.key_size:
+            raise InputError(f"keys of {flat_keys.shape[1]} bytes", f"map {self.name}", "its keys have 4 bytes")
+        index = flat_keys.copy().view("<u4")
         if flat.shape[1] != d.value_size or self.per_cpu:
             super().write(keys, values)
             return

@@ -223,15 +223,24 @@ class Map:
 
         Raises InputError at the first entry that the map refuses; those before it are in.
         """
-        import numpy as np
-
-        rows = len(keys)
-        flat_keys = np.ascontiguousarray(keys).view(np.uint8).reshape(rows, -1)
-        flat_values = np.ascontiguousarray(values).view(np.uint8).reshape(rows, -1)
+        flat_keys, flat_values = self._flat(keys, values)
         for key, value in zip(flat_keys, flat_values, strict=True):
             self.update(key.tobytes(), value.tobytes())
 
     # Within
+
+    def _flat(self, keys: Any, values: Any) -> tuple["NDArray[np.uint8]", "NDArray[np.uint8]"]:
+        """Rows of bytes. Raises InputError where there are not as many values as keys."""
+        import numpy as np
+
+        rows = len(keys)
+        if len(values) != rows:
+            raise InputError(f"{rows} keys and {len(values)} values", f"map {self.name}", "give a value for each key")
+        if not rows:
+            d = self.definition
+            return np.empty((0, d.key_size), np.uint8), np.empty((0, d.value_size), np.uint8)
+        flat_keys = np.ascontiguousarray(keys).view(np.uint8).reshape(rows, -1)
+        return flat_keys, np.ascontiguousarray(values).view(np.uint8).reshape(rows, -1)
 
     def _key(self, key: bytes) -> bytes:
         if len(key) != self.definition.key_size:

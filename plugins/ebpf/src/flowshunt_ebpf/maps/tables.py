@@ -75,8 +75,7 @@ class HashMap(Map):
 
         d = self.definition
         rows = len(keys)
-        flat_keys = np.ascontiguousarray(keys).view(np.uint8).reshape(rows, -1)
-        flat = np.ascontiguousarray(values).view(np.uint8).reshape(rows, -1)
+        flat_keys, flat = self._flat(keys, values)
         if rows and (flat_keys.shape[1] != d.key_size or (self.cpus == 1 and flat.shape[1] != d.value_size)):
             self._key(flat_keys[0].tobytes())
             self._value(flat[0].tobytes())
@@ -84,8 +83,8 @@ class HashMap(Map):
             whole = np.zeros((rows, self.cpus, self.value_stride), np.uint8)
             if rows and flat.shape[1] not in (d.value_size, d.value_size * self.cpus):
                 raise self.wrong(f"values of {flat.shape[1]} bytes", f"give {d.value_size}, or that for each CPU")
-            whole[:, :, : d.value_size] = flat.reshape(rows, -1, d.value_size)
-            flat = whole.reshape(rows, -1)
+            whole[:, :, : d.value_size] = flat.reshape(rows, flat.shape[1] // d.value_size, d.value_size)
+            flat = whole.reshape(rows, self.cpus * self.value_stride)
         done = update_many(self, flat_keys.ctypes.data, flat.ctypes.data, rows)
         if done < rows:
             self._refused(-7, f"update of row {done}")
@@ -219,6 +218,12 @@ class QueueMap(Map):
         """The value that `pop` would take."""
         return self._taken(h.PEEK)
 
+    def values(self) -> list[bytes]:
+        """All values, the oldest first."""
+        size, entries = self.definition.value_size, self.definition.max_entries
+        places = (self.stride * (n % entries) for n in range(self.get64(h.TAIL), self.get64(h.HEAD)))
+        return [bytes(self.values_view[place : place + size]) for place in places]
+
     def _taken(self, operation: int) -> bytes | None:
         room = ctypes.create_string_buffer(self.definition.value_size)
         status = self._call(operation, room, None, 0, direct=True)
@@ -248,6 +253,10 @@ class BloomMap(QueueMap):
         self.put32(h.BUCKET_MASK, self.bits - 1)
         self.put32(h.HASHES, self.hashes)
         self.put32(h.SEED, 0x5EED)
+
+    def values(self) -> list[bytes]:
+        """Raises InputError: a bloom filter does not know them."""
+        raise self.wrong("its values can't be listed", "ask for them with `holds`")
 
     def holds(self, value: bytes) -> bool:
         """Whether a value may have been put in; False is sure."""
