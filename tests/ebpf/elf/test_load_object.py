@@ -6,6 +6,7 @@ from flowshunt import insn
 from flowshunt.insn import check
 from flowshunt_ebpf.asm import assemble, disassemble, instruction_text
 from flowshunt_ebpf.elf import ObjectError, load_object
+from flowshunt_ebpf.native import Workbench
 from flowshunt_ebpf.program import AttachType, MapDefinition, MapFlag, MapType, ProgramType, control_flow, liveness
 
 COMPILERS = ("clang11", "clang13", "clang14", "clang15", "clang16", "clang17", "clang19", "clang21", "clang22", "big")
@@ -54,6 +55,15 @@ def test_maps_are_what_the_source_says(features):
     )
     assert pinned.pinning == 1
     assert features.btf.type(inner.value_type_id).name == "pair"
+
+
+def test_a_program_brings_the_maps_that_its_maps_hold(features):
+    program = next(p for p in features.programs.values() if "outer" in {m.name for m in p.maps})
+    assert {"first_inner", "second_inner"} <= {m.name for m in program.maps}
+    if program.big_endian:
+        return  # runs nowhere here
+    outer = Workbench(program).maps["outer"]
+    assert {index: inner.name for index, inner in outer.inner.items()} == {0: "first_inner", 2: "second_inner"}
 
 
 def test_data_sections_are_maps_with_contents(features):

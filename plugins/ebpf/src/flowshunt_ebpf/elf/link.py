@@ -158,6 +158,7 @@ class _Link:
             self._fill(index, self.starts[self._key(callee)])
         if self.maps.get(SETTINGS) is not None:  # by now all settings that the program reads have been asked for
             self.definitions[self.maps[SETTINGS]] = linker.externals.settings_map()
+        self._add_held_maps()
         section = linker.elf.sections[self.main.section]
         kind = section_kind(section.name)
         return Program(
@@ -332,6 +333,15 @@ class _Link:
             number = self.maps[definition.name] = len(self.definitions)
             self.definitions.append(definition)
         return number
+
+    def _add_held_maps(self) -> None:
+        """Maps that maps of the program hold from the start come with it, though no instruction names them."""
+        known = {definition.name: definition for definition in self.linker.maps.values()}
+        for definition in tuple(self.definitions):
+            if definition.inner is not None:
+                for _, name in definition.values:
+                    if name in known:
+                        self._map(known[name])
 
     def _describe(self, section: Section, function: CodeFunction, start: int, moved: dict[int, int]) -> None:
         """Carry over the function's name and source lines; `moved` is byte offset to instruction index."""
