@@ -28,6 +28,8 @@ from flowshunt.insn import (
     stx,
 )
 from flowshunt_ebpf.contexts.layout import CGROUP_SKB, SOCKET_FILTER, TC, XDP
+from flowshunt_ebpf.kernel.load import lookup as kernel_lookup
+from flowshunt_ebpf.kernel.maps import KernelMaps
 from flowshunt_ebpf.kernel.runner import run_in_kernel
 from flowshunt_ebpf.kernel.syscall import missing
 from flowshunt_ebpf.maps.create import create_all
@@ -206,6 +208,86 @@ def test_maps_go_in_and_come_back(kind):
     _, on_host = both(XDP, *code, maps=(definition,), fill=fill)
     assert dict(on_host[3][0])[struct.pack("<I", 2)] == struct.pack("<Q", 42)
     agree(XDP, *code, maps=(definition,), fill=fill)
+
+
+@pytest.mark.parametrize(("kind", "popped", "left"), [(MapType.QUEUE, 1, [2, 3, 7]), (MapType.STACK, 3, [1, 2, 7])])
+def test_queues_go_in_and_come_back(kind, popped, left):
+    code = (
+        *stack_pointer(2, -8), Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0), call(88), ldx(DW, 6, R10, -8),
+        st(DW, R10, -8, 7), *stack_pointer(2, -8), mov64_imm(3, 0), Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0),
+        call(87), mov64(R0, 6), exit_(),
+    )  # fmt: skip
+    (m,) = create_all((MapDefinition("m", kind, 0, 8, 5),))
+    machine = Machine(XDP, (m,))
+    image = prepare(Program(code, maps=(m.definition,)), (m,), context=XDP)
+    for load in (run_in_kernel, host, run_in_kernel):
+        m.clear()
+        for value in (1, 2, 3):
+            m.push(struct.pack("<Q", value))
+        machine.set_packet(PACKET)
+        loaded = load(image, machine)
+        assert loaded.run().value == popped
+        loaded.close()
+        assert [int.from_bytes(value, "little") for value in m.values()] == left
+
+
+def test_records_of_a_ring_come_back():
+    code = [
+        *[i for n in range(3) for i in (
+            st(DW, R10, -8, n), st(DW, R10, -16, -n), Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0),
+            *stack_pointer(2, -16), mov64_imm(3, 8 + 3 * n), mov64_imm(4, 0), call(130),
+        )], mov64_imm(0, 0), exit_(),
+    ]  # fmt: skip
+    (m,) = create_all((MapDefinition("m", MapType.RINGBUF, 0, 0, 4096),))
+    machine = Machine(XDP, (m,))
+    image = prepare(Program(tuple(code), maps=(m.definition,)), (m,), context=XDP)
+    machine.set_packet(PACKET)
+    batches = []
+    m.on_records = batches.append
+    for load in (host, run_in_kernel):
+        loaded = load(image, machine)
+        for _ in range(100):  # round the end of the ring several times
+            loaded.run()
+            m.drain()
+        loaded.time(5)
+        loaded.run()
+        m.drain()
+        loaded.close()
+    on_host, in_kernel = batches[:100], batches[101:201]
+    assert on_host == in_kernel
+    assert [len(record) for record in in_kernel[0]] == [8, 11, 14]
+    assert len(batches[-1]) == 3  # those of the timed runs are gone
+
+
+def test_a_redirect_target_that_the_kernel_lacks_is_refused():
+    code = (
+        Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0), mov64_imm(2, 1), mov64_imm(3, 1), call(51), exit_(),
+    )  # fmt: skip
+
+    def fill(target):
+        return lambda m: m.update(struct.pack("<I", 1), struct.pack("<I", target))
+
+    definition = MapDefinition("ports", MapType.DEVMAP, 4, 4, 4)
+    assert agree(XDP, *code, maps=(definition,), fill=fill(1)) == 4  # the loopback interface
+    with pytest.raises(InputError, match="map ports: the kernel refuses the redirect target 999999"):
+        both(XDP, *code, maps=(definition,), fill=fill(999999))
+
+
+def test_maps_in_the_kernel_serve_several_programs():
+    (m,) = create_all((MapDefinition("m", MapType.ARRAY, 4, 8, 1),))
+    machine = Machine(XDP, (m,))
+    maps = KernelMaps(machine.maps)
+    machine.set_packet(PACKET)
+    for value in (3, 4):
+        code = (
+            st(W, R10, -4, 0), *stack_pointer(2, -4), Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX, 0, 0), call(1),
+            jmp_imm(JEQ, R0, 0, 1), st(DW, R0, 0, value), mov64_imm(0, 0), exit_(),
+        )  # fmt: skip
+        loaded = run_in_kernel(prepare(Program(code, maps=(m.definition,)), (m,), context=XDP), machine, maps)
+        loaded.run()
+        loaded.close()
+        assert kernel_lookup(maps.descriptor(m), bytes(4), 8) == struct.pack("<Q", value)
+    maps.close()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Loading into the kernel: maps with their contents, programs, and what the kernel tells of them."""
 
 import ctypes
+import mmap
 import os
 import re
 import struct
@@ -110,6 +111,43 @@ def lookup(fd: int, key: bytes, size: int) -> bytes | None:
     except KernelError:
         return None
     return room.raw
+
+
+def pop_all(fd: int, size: int) -> list[bytes]:
+    """Take all values of `size` bytes out of a queue or stack in the kernel, in the order in which they come."""
+    taken: list[bytes] = []
+    room = ctypes.create_string_buffer(size)
+    while True:
+        try:
+            _element(syscall.MAP_LOOKUP_AND_DELETE, fd, b"", room)
+        except KernelError:
+            return taken
+        taken.append(room.raw)
+
+
+def ring_records(fd: int, size: int) -> list[bytes]:
+    """Take the records out of a ring buffer of `size` bytes in the kernel, up to the first that is not complete.
+
+    As linux/bpf.h and the kernel's ringbuf.c lay it out: a page with the consumer's position, one with the producer's,
+    and the data twice over. A record has a length, whose upper two bits say busy and discarded, and a page offset.
+    """
+    page, taken = mmap.PAGESIZE, []
+    with (
+        mmap.mmap(fd, page, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE) as consumer,
+        mmap.mmap(fd, page + 2 * size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page) as producer,
+    ):
+        at, end = struct.unpack_from("=Q", consumer)[0], struct.unpack_from("=Q", producer)[0]
+        while at < end:
+            place = page + at % size
+            state = struct.unpack_from("=I", producer, place)[0]
+            length = state & 0x3FFFFFFF
+            if state & 1 << 31:
+                break
+            if not state & 1 << 30:
+                taken.append(producer[place + 8 : place + 8 + length])
+            at += (length + 8 + 7) & ~7
+        struct.pack_into("=Q", consumer, 0, at)
+    return taken
 
 
 def delete(fd: int, key: bytes) -> None:

@@ -7,8 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from flowshunt.errors import InputError
 from flowshunt_ebpf.kernel import load
+from flowshunt_ebpf.kernel.syscall import KernelError
 from flowshunt_ebpf.maps.map import Map
+from flowshunt_ebpf.maps.rings import RingMap
+from flowshunt_ebpf.maps.supported import TARGET_MAPS
+from flowshunt_ebpf.maps.tables import BloomMap, QueueMap
 from flowshunt_ebpf.program import MapFlag, MapType
 
 _LISTED: Final = frozenset(
@@ -40,10 +45,13 @@ class KernelMaps:
         self.btf_fd = load.load_btf(btf)
         try:
             for m in self.maps:
-                fd = self._fds[id(m)] = load.create_map(m.definition, btf_fd=self.btf_fd)
+                if id(m) not in self._fds:
+                    self._fds[id(m)] = load.create_map(m.definition, btf_fd=self.btf_fd)
+                fd = self._fds[id(m)]
                 for key, inner in _inner(m):
-                    inner_fd = self._fds.setdefault(id(inner), load.create_map(inner.definition))
-                    load.update(fd, key, struct.pack("<I", inner_fd))
+                    if id(inner) not in self._fds:
+                        self._fds[id(inner)] = load.create_map(inner.definition)
+                    load.update(fd, key, struct.pack("<I", self._fds[id(inner)]))
         except OSError:
             self.close()
             raise
@@ -63,7 +71,8 @@ class KernelMaps:
             pull_map(m, self._fds[id(m)])
 
     def _every(self) -> list[Map]:
-        return [*self.maps, *(inner for m in self.maps for inner in m.inner_maps())]
+        every = [*self.maps, *(inner for m in self.maps for inner in m.inner_maps())]
+        return list({id(m): m for m in every}.values())
 
     def close(self) -> None:
         """Give the maps back."""
@@ -101,8 +110,35 @@ def pinned() -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
+def _push_targets(m: Map, fd: int) -> None:
+    wanted = {key: value for key, value in m.items() if any(value)}
+    for key in load.keys(fd, m.definition.key_size):
+        if key not in wanted:
+            load.delete(fd, key)
+    for key, value in wanted.items():
+        try:
+            load.update(fd, key, value)
+        except KernelError as error:
+            raise InputError(
+                f"the kernel refuses the redirect target {int.from_bytes(value[:4], 'little')}: {error.strerror}",
+                f"map {m.name}",
+                "name interfaces, processors or sockets that this machine has",
+            ) from None
+
+
 def push_map(m: Map, fd: int) -> None:
-    """Copy a map's contents into the kernel's. The only value of a per-CPU map is that of `run_cpu`."""
+    """Copy a map's contents into the kernel's. The only value of a per-CPU map is that of `run_cpu`.
+
+    Raises InputError for redirect targets that the kernel does not have.
+    """
+    if m.definition.type in TARGET_MAPS:
+        _push_targets(m, fd)
+    elif isinstance(m, QueueMap) and not isinstance(m, BloomMap):
+        load.pop_all(fd, m.definition.value_size)
+        for value in m.values():
+            load.update(fd, b"", value)
+    elif m.definition.type == MapType.RINGBUF:
+        load.ring_records(fd, m.definition.max_entries)
     if m.definition.type not in _LISTED or m.definition.flags & MapFlag.RDONLY_PROG:
         return
     wanted = dict(m.items())
@@ -121,7 +157,14 @@ def push_map(m: Map, fd: int) -> None:
 
 
 def pull_map(m: Map, fd: int) -> None:
-    """Copy the kernel's map's contents back, the other way round."""
+    """Copy the kernel's map's contents back, the other way round; records of a ring come to those that are there."""
+    if isinstance(m, QueueMap) and not isinstance(m, BloomMap):
+        popped = load.pop_all(fd, m.definition.value_size)
+        m.clear()
+        for one in reversed(popped) if m.definition.type == MapType.STACK else popped:
+            m.push(one)
+    elif isinstance(m, RingMap) and m.definition.type == MapType.RINGBUF:
+        m.append(load.ring_records(fd, m.definition.max_entries))
     if m.definition.type not in _LISTED or m.definition.flags & MapFlag.RDONLY_PROG:
         return
     found = {}

@@ -236,7 +236,7 @@ def run_in_kernel(image: Image, machine: Machine, maps: KernelMaps | None = None
     Raises CapabilityError, saying what is lacking, where that is not possible here, and InputError with the verifier's
     last words where the kernel refuses the program.
     """
-    return KernelProgram(image, machine)
+    return KernelProgram(image, machine, maps)
 
 
 __all__ = ["R10", "KernelProgram", "run_in_kernel"]

@@ -18,6 +18,7 @@ PROG_LOAD: Final = 5
 TEST_RUN: Final = 10
 GET_INFO: Final = 15
 BTF_LOAD: Final = 18
+MAP_LOOKUP_AND_DELETE: Final = 21
 MAP_FREEZE: Final = 22
 
 _NUMBERS: Final = {"x86_64": 321, "aarch64": 280}

@@ -49,14 +49,19 @@ class RingMap(Map):
         self.put64(h.RECORDS, self.memory.addresses[2])
         self.put32(h.RECORD_MASK, self.records - 1)
         self._records = self.memory.view(2)
+        self._appended: list[bytes] = []
 
     def regions(self) -> list[tuple[int, int, int, int, bool]]:
         """Programs write reserved records, wherever in the data they lie."""
         return [(self.values_address, self.values_bytes, 0, 0, True)]
 
+    def append(self, records: Sequence[bytes]) -> None:
+        """Put records in that a program wrote elsewhere: in the kernel. They take no room from programs here."""
+        self._appended += records
+
     def drain(self) -> list[bytes]:
         """Take all records that are complete, up to the first that is not, and hand them to `on_records`."""
-        taken: list[bytes] = []
+        taken, self._appended = self._appended, []
         number, end = self.get64(h.RECORD_TAIL), self.get64(h.RECORD_HEAD)
         tail = self.get64(h.TAIL)
         while number < end:
@@ -83,7 +88,7 @@ class RingMap(Map):
         self.drain()
 
     def __len__(self) -> int:
-        return self.get64(h.RECORD_HEAD) - self.get64(h.RECORD_TAIL)
+        return len(self._appended) + self.get64(h.RECORD_HEAD) - self.get64(h.RECORD_TAIL)
 
 
 class EventsMap(RingMap):
