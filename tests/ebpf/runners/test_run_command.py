@@ -168,3 +168,41 @@ def test_conformance_stops_an_endless_program():
     result = CliRunner().invoke(bpf, ["conformance", "--budget", "100"], input=program.hex(" "), standalone_mode=False)
     assert result.return_value == 1
     assert "budget" in result.stderr
+
+
+def test_queues_and_inner_maps_are_among_what_changed(tmp_path):
+    file, contents = tmp_path / "program.s", tmp_path / "maps.json"
+    file.write_text("""
+        .type xdp
+        .map line queue key=0 value=4 entries=4
+        .inner slot array key=4 value=8 entries=1
+        .map outer array_of_maps key=4 value=4 entries=3 inner=slot
+        *(u32 *)(r10 - 4) = 2
+        r1 = map[line]
+        r2 = r10
+        r2 += -4
+        r3 = 0
+        call bpf_map_push_elem
+        r1 = map[outer]
+        r2 = r10
+        r2 += -4
+        call bpf_map_lookup_elem
+        if r0 == 0 goto out
+        r1 = r0
+        *(u32 *)(r10 - 4) = 0
+        r2 = r10
+        r2 += -4
+        call bpf_map_lookup_elem
+        if r0 == 0 goto out
+        *(u64 *)(r0 + 0) = 9
+        out: r0 = 2
+        exit
+        """)
+    contents.write_text(json.dumps({"line": [7], "outer": {"2": {"0": 1}}}))
+    arguments = ("run", str(file), "--packet", "00" * 20, "--maps", str(contents))
+    found = json.loads(call(*arguments, "--json"))["maps"]
+    assert found == {
+        "line": ["0x07000000", "0x02000000"],
+        "outer[2]": {"0x00000000": "0x0900000000000000"},
+    }
+    assert "map line:\n  0x07000000, 0x02000000\n" in call(*arguments)

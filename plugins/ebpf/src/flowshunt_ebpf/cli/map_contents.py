@@ -10,23 +10,25 @@ hash of maps takes, for each key, the contents of an inner map.
 import json
 import struct
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from flowshunt.errors import InputError
+from flowshunt_ebpf.cli.source import read_file
 from flowshunt_ebpf.maps.arrays import MapArrayMap, ProgramArrayMap
 from flowshunt_ebpf.maps.create import create
 from flowshunt_ebpf.maps.map import Map
 from flowshunt_ebpf.maps.rings import RingMap
 from flowshunt_ebpf.maps.tables import BloomMap, MapHashMap, QueueMap
 
+_MOST_SHOWN: Final = 100
+
 
 def read_contents(file: str) -> dict[str, Any]:
     """Read contents from a file. Raises InputError, with line and column."""
     try:
-        contents = json.loads(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(error.strerror or "can't be read", file, "check its path") from None
+        contents = json.loads(read_file(file, "give a JSON file with the maps' contents").decode())
+    except RecursionError:
+        raise InputError("is nested too deeply", file, 'such as {"map": {"0": 1}}') from None
     except ValueError as error:
         raise InputError(f"no JSON: {error}", file, 'such as {"map": {"0": 1}}') from None
     if not isinstance(contents, dict):
@@ -39,7 +41,7 @@ def packed(given: Any, size: int, where: str) -> bytes:
     if isinstance(given, str) and not given.startswith("0x"):
         given = _number(given, where)
     if isinstance(given, bool) or not isinstance(given, int | str | list):
-        raise InputError(f"{given!r} stands for no bytes", where, 'give a number, "0x..." or a list of bytes')
+        raise InputError(f"{_quoted(given)} stands for no bytes", where, 'give a number, "0x..." or a list of bytes')
     try:
         if isinstance(given, int):
             return (
@@ -50,18 +52,24 @@ def packed(given: Any, size: int, where: str) -> bytes:
         found = bytes.fromhex(given[2:]) if isinstance(given, str) else bytes(given)
     except (ValueError, OverflowError, TypeError):
         raise InputError(
-            f"{given!r} does not fit {size} bytes", where, 'give a number, "0x..." or a list of bytes'
+            f"{_quoted(given)} does not fit {size} bytes", where, 'give a number, "0x..." or a list of bytes'
         ) from None
     if len(found) != size:
-        raise InputError(f"{given!r} has {len(found)} bytes", where, f"give {size}")
+        raise InputError(f"{_quoted(given)} has {len(found)} bytes", where, f"give {size}")
     return found
+
+
+def _quoted(given: Any) -> str:
+    """A value as a message names it: it may be as long as its file."""
+    text = repr(given)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def _number(text: str, where: str) -> int:
     try:
         return int(text, 0)
     except ValueError:
-        raise InputError(f"{text!r} is no number", where, 'give a number or "0x..."') from None
+        raise InputError(f"{_quoted(text)} is no number", where, 'give a number or "0x..."') from None
 
 
 def fill(maps: Mapping[str, Map], contents: Mapping[str, Any], program: Callable[[str], int]) -> None:
@@ -107,24 +115,42 @@ def _list(given: Any, where: str) -> list[Any]:
     return given
 
 
-def snapshot(maps: Mapping[str, Map]) -> dict[str, dict[bytes, bytes]]:
+Contents = dict[bytes, bytes] | list[bytes]
+"""Keys and values; a queue's or stack's values, the oldest first."""
+
+
+def snapshot(maps: Mapping[str, Map]) -> dict[str, Contents]:
     """What is in the maps now, to see later what changed."""
-    found: dict[str, dict[bytes, bytes]] = {}
+    found: dict[str, Contents] = {}
     for name, m in maps.items():
+        if isinstance(m, MapArrayMap | MapHashMap):
+            named = {id(other) for other in maps.values()}
+            held: Mapping[Any, Map] = m.inner
+            found |= snapshot(
+                {f"{name}[{_shown(key)}]": inner for key, inner in held.items() if id(inner) not in named}
+            )
         if isinstance(m, RingMap | ProgramArrayMap | MapArrayMap | MapHashMap | BloomMap):
             continue
         if isinstance(m, QueueMap):
-            found[name] = {b"": bytes(m.values_view), b"len": struct.pack("<Q", len(m))}
+            found[name] = m.values()
         else:
             found[name] = dict(m.items())
     return found
 
 
-def changes(before: Mapping[str, dict[bytes, bytes]], after: Mapping[str, dict[bytes, bytes]]) -> dict[str, Any]:
-    """The entries that differ, as JSON: the new value, or null for one that is gone."""
+def _shown(key: int | bytes) -> str:
+    return str(key) if isinstance(key, int) else f"0x{key.hex()}"
+
+
+def changes(before: Mapping[str, Contents], after: Mapping[str, Contents]) -> dict[str, Any]:
+    """The entries that differ, as JSON: the new value, or null for one that is gone; all values of a queue or stack."""
     changed: dict[str, Any] = {}
     for name, entries in after.items():
         old = before[name]
+        if isinstance(entries, list) or isinstance(old, list):
+            if entries != old:
+                changed[name] = [f"0x{value.hex()}" for value in entries]
+            continue
         differing = {f"0x{k.hex()}": f"0x{v.hex()}" for k, v in entries.items() if old.get(k) != v}
         gone = {f"0x{k.hex()}": None for k in old if k not in entries}
         if differing or gone:

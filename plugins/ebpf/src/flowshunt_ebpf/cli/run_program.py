@@ -8,7 +8,8 @@ from typing import Any, Final
 import click
 
 from flowshunt.errors import InputError
-from flowshunt_ebpf.cli.map_contents import changes, fill, read_contents, snapshot
+from flowshunt_ebpf.cli.map_contents import Contents, changes, fill, read_contents, snapshot
+from flowshunt_ebpf.cli.source import read_file
 from flowshunt_ebpf.cli.subject import (
     RUNNERS,
     Subject,
@@ -24,6 +25,7 @@ from flowshunt_ebpf.maps.rings import RingMap
 from flowshunt_ebpf.native.machine import DEFAULT_BUDGET, MAX_PACKET_ROOM, PACKET_ROOM
 from flowshunt_ebpf.native.workbench import Workbench
 
+_MOST_DIGITS: Final = 19
 _XDP_ACTIONS: Final = ("XDP_ABORTED", "XDP_DROP", "XDP_PASS", "XDP_TX", "XDP_REDIRECT")
 _TC_ACTIONS: Final = {
     0: "TC_ACT_OK", 1: "TC_ACT_RECLASSIFY", 2: "TC_ACT_SHOT", 3: "TC_ACT_PIPE", 4: "TC_ACT_STOLEN", 5: "TC_ACT_QUEUED",
@@ -36,12 +38,11 @@ def read_packet(given: str | None, context: Context) -> bytes:
     if given is None:
         return b"" if context is MEMORY else bytes(64)
     if given.startswith("@"):
-        path = Path(given[1:])
-        if not path.is_file():
-            raise InputError("there is no such file", given[1:], "give a file that holds the packet's bytes")
-        return path.read_bytes()
+        return read_file(given[1:], "give a file that holds the packet's bytes")
     capture, colon, number = given.rpartition(":")
-    if colon and number.isdigit() and Path(capture).is_file():
+    if colon and number.isascii() and number.isdigit() and len(number) < _MOST_DIGITS:
+        if not Path(capture).is_file():
+            raise InputError("there is no such capture", capture, "give CAPTURE:NUMBER, @FILE or hexadecimal bytes")
         return _frame(capture, int(number))
     return parse_hex(given, "packet")
 
@@ -151,7 +152,7 @@ def run(
     return 1 if outcome.fault is not None else 0
 
 
-def _result(outcome: Any, bench: Workbench, before: dict[str, dict[bytes, bytes]], data: bytes) -> dict[str, Any]:
+def _result(outcome: Any, bench: Workbench, before: dict[str, Contents], data: bytes) -> dict[str, Any]:
     machine = bench.machine
     result: dict[str, Any] = {"value": outcome.value, "fault": None}
     if outcome.fault is not None:
@@ -186,6 +187,9 @@ def _show(result: dict[str, Any], context: Context) -> None:
         click.echo(f"meta: {result['meta']}")
     for name, entries in result["maps"].items():
         click.echo(f"map {name}:")
+        if isinstance(entries, list):
+            click.echo(f"  {', '.join(entries) or 'empty'}")
+            continue
         for key, value in entries.items():
             click.echo(f"  {key}: {value if value is not None else 'deleted'}")
     for name, taken in result["records"].items():
