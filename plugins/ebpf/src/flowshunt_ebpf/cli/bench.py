@@ -124,4 +124,9 @@ def _native_bytes(loaded: Any) -> int | None:
 
 def _line(t: Timing, size: int | None) -> str:
     code = f", {size} bytes of native code" if size else ""
-    return f"  {t.name:15} {t.ns:12.1f} ns (floor {t.floor:.1f})   x{t.ratio:.2f} ({t.low:.2f} to {t.high:.2f}){code}"
+    spread = f"{_ratio(t.low)} to {_ratio(t.high)}"
+    return f"  {t.name:15} {t.ns:12.1f} ns (floor {t.floor:.1f})   x{_ratio(t.ratio)} ({spread}){code}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

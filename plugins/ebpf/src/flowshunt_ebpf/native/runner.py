@@ -41,7 +41,10 @@ class Loaded(Protocol):
         """Run once on the machine as it stands."""
 
     def time(self, repeat: int, *, budget: int = DEFAULT_BUDGET) -> float:
-        """Run `repeat` times on the machine as it stands; ns per run. Raises RunError for a stopped run."""
+        """Run `repeat` times on the machine as it stands; ns per run. Raises RunError for a stopped run.
+
+        It is the processor's time: what others run in between does not count, as it does not in the kernel's figure.
+        """
 
     def close(self) -> None:
         """Give back what it holds. It can't run any more."""
