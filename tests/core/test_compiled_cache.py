@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flowshunt import cache
+from flowshunt.errors import FlowshuntWarning
 
 KERNEL = """
 import sys
@@ -92,3 +93,31 @@ def test_a_user_without_a_home_has_a_cache(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", no_home)
     assert cache.cache_folder().is_dir()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777, 0o702])
+def test_a_cache_that_others_can_write_to_is_not_used(tmp_path, monkeypatch, mode):
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(mode)
+    monkeypatch.setenv("FLOWSHUNT_CACHE", str(folder))
+    with pytest.warns(FlowshuntWarning, match="others can write"):
+        assert cache.cache_folder() != folder
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs to give a folder away")
+def test_a_cache_of_another_user_is_not_used(tmp_path, monkeypatch):
+    os.chown(tmp_path, 12345, 12345)
+    monkeypatch.setenv("FLOWSHUNT_CACHE", str(tmp_path))
+    with pytest.warns(FlowshuntWarning, match="others can write"):
+        assert cache.cache_folder() != tmp_path
+
+
+def test_a_new_cache_is_private_whatever_the_umask(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLOWSHUNT_CACHE", str(tmp_path / "deep" / "cache"))
+    previous = os.umask(0)
+    try:
+        assert cache.cache_folder() == tmp_path / "deep" / "cache"
+    finally:
+        os.umask(previous)
+    assert cache.cache_folder().stat().st_mode & 0o777 == 0o700

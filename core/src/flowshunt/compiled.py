@@ -75,7 +75,10 @@ class _CheckedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
 def _cached(function: Callable[..., Any], sources: frozenset[str]) -> Iterator[None]:
     """Have Numba cache what is compiled in the body where this function belongs."""
     folder, file = numba.config.CACHE_DIR, caching.IndexDataCacheFile
-    numba.config.CACHE_DIR = str(cache_folder() / _digest(function, sources))
+    own = cache_folder() / _digest(function, sources)
+    with suppress(OSError):
+        own.mkdir(mode=0o700, exist_ok=True)  # whatever the umask: code is loaded from below it
+    numba.config.CACHE_DIR = str(own)
     caching.IndexDataCacheFile = _CheckedFile
     try:
         yield

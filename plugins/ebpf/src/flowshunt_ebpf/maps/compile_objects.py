@@ -1,9 +1,9 @@
 """`python -m flowshunt_ebpf.maps.compile_objects NAME...`: compile functions to objects for `native_code`."""
 
-import os
 import sys
 from importlib import import_module
 
+from flowshunt_ebpf.maps.kept_object import keep
 from flowshunt_ebpf.maps.native_code import object_file, signature_of
 
 
@@ -17,11 +17,7 @@ def main(names: list[str]) -> None:
         code = getattr(import_module(f"flowshunt_ebpf.maps.{module}"), function)
         library = numba.cfunc(signature, error_model="numpy")(code)._library
         data = library._codegen._tm.emit_object(library._final_module)
-        target = object_file(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_suffix(f".{os.getpid()}")
-        part.write_bytes(data)
-        part.replace(target)
+        keep(object_file(name), data)
 
 
 if __name__ == "__main__":

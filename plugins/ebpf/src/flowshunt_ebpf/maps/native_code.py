@@ -1,7 +1,7 @@
 """The native code of operations and helpers, by name ("native_hash:lookup"): made once, kept, and loaded in no time.
 
 Numba compiles it in a process of its own, so that this one needs neither Numba's memory nor its start; what it makes is
-kept as an object, by the contents of the sources, the versions and the processor. Where that does not work (another
+kept as an object, by the contents of the sources, the versions and the processor (`kept_object`). Where that does not work (another
 architecture, no place to keep it, no process to be had) Numba compiles it here, and keeps it in its own way.
 """
 
@@ -16,7 +16,8 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Final
 
-from flowshunt.cache import cache_folder
+from flowshunt.cache import cache_folder, is_private
+from flowshunt_ebpf.maps.kept_object import kept
 from flowshunt_ebpf.maps.object_code import ObjectCode, UnusableObjectError
 
 _HERE: Final = Path(__file__).parent
@@ -46,13 +47,13 @@ def object_file(name: str) -> Path:
 
 
 def ensure(names: Iterable[str]) -> None:
-    """Make the native code of functions ready: those that are not kept yet are compiled in one go."""
-    wanted = [name for name in dict.fromkeys(names) if name not in _loaded]
-    missing = [name for name in wanted if not object_file(name).is_file()]
+    """Make the native code of functions ready: what is not kept yet, or damaged, is compiled in one go."""
+    missing = [name for name in dict.fromkeys(names) if name not in _loaded and not _load(name)]
     if missing and platform.machine() in ("x86_64", "AMD64"):
         _compile_apart(missing)
-    for name in wanted:
-        _loaded[name] = _from_object(name) or _from_numba(name)
+        missing = [name for name in missing if not _load(name)]
+    for name in missing:
+        _loaded[name] = _from_numba(name)
 
 
 def address(name: str) -> int:
@@ -63,25 +64,35 @@ def address(name: str) -> int:
 
 
 def _compile_apart(names: list[str]) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "FLOWSHUNT_CACHE": str(object_folder().parent),
+    }
     command = [sys.executable, "-m", "flowshunt_ebpf.maps.compile_objects", *names]
     try:
-        object_folder().mkdir(parents=True, exist_ok=True)
+        object_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not is_private(object_folder().stat()):
+            return  # what is kept there would not be loaded
         subprocess.run(command, env=environment, check=False, capture_output=True, timeout=_SECONDS)
     except (OSError, subprocess.SubprocessError):
         return  # the caller finds no object and compiles by itself
 
 
-def _from_object(name: str) -> tuple[int, ObjectCode] | None:
+def _load(name: str) -> bool:
+    """Load a function from its kept object; whether that worked."""
+    data = kept(object_file(name))
+    if data is None:
+        return False
     try:
-        file = object_file(name)
-        if file.stat().st_uid not in (os.getuid(), 0):
-            return None  # in a folder that others can write, someone else's code
-        code = ObjectCode(file.read_bytes())
-    except (OSError, UnusableObjectError):
-        return None
+        code = ObjectCode(data)
+    except UnusableObjectError:
+        return False
     entries = [place for symbol, place in code.symbols.items() if symbol.startswith("cfunc.")]
-    return (entries[0], code) if len(entries) == 1 else None
+    if len(entries) != 1:
+        return False
+    _loaded[name] = entries[0], code
+    return True
 
 
 def _from_numba(name: str) -> tuple[int, Any]:

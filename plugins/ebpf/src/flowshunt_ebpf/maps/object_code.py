@@ -24,6 +24,7 @@ _ALLOCATED: Final = 2
 _UNDEFINED, _ABSOLUTE, _COMMON = 0, 0xFFF1, 0xFFF2
 _ABSOLUTE_64: Final = 1
 _COMMON_ROOM: Final = 4096
+_MOST_BYTES: Final = 1 << 24
 
 
 class UnusableObjectError(ValueError):
@@ -40,7 +41,9 @@ class ObjectCode:
     def __init__(self, data: bytes) -> None:
         try:
             self._load(data)
-        except (struct.error, IndexError, UnicodeDecodeError) as error:
+        except UnusableObjectError:
+            raise
+        except (struct.error, IndexError, OverflowError, ValueError) as error:
             raise UnusableObjectError(f"broken object: {error}") from None
 
     def _load(self, data: bytes) -> None:
@@ -51,19 +54,26 @@ class ObjectCode:
         places, size = [], 0
         for _, kind, flags, _, _, length, _, _, alignment, _ in sections:
             wanted = flags & _ALLOCATED and length and kind in (_BITS, _NO_BITS)  # not what unwinds
+            if wanted and max(length, alignment) > _MOST_BYTES:
+                raise UnusableObjectError(f"a section of {length} bytes, aligned to {alignment}")
             size = -(-size // max(1, alignment)) * max(1, alignment) if wanted else size
             places.append(size if wanted else None)
             size += length if wanted else 0
+        if size > _MOST_BYTES:
+            raise UnusableObjectError(f"sections of {size} bytes")
         whole = pages(size + _COMMON_ROOM)
         self.address = map_anonymous(whole, READ_WRITE)
         self._finalizer = weakref.finalize(self, libc().munmap, self.address, whole)
         for section, place in zip(sections, places, strict=True):
             if place is not None and section[1] != _NO_BITS:
-                ctypes.memmove(self.address + place, data[section[4] : section[4] + section[5]], section[5])
+                content = data[section[4] : section[4] + section[5]]
+                if len(content) != section[5]:
+                    raise UnusableObjectError("a section reaches out of the object")
+                ctypes.memmove(self.address + place, content, section[5])
         names, values = self._symbols(data, sections, places)
         for section in sections:
             if section[1] == _RELA and places[section[7]] is not None:
-                self._relocate(data, section, int(places[section[7]] or 0), values)
+                self._relocate(data, section, int(places[section[7]] or 0), sections[section[7]][5], values)
         protect(self.address, whole, mmap.PROT_READ | mmap.PROT_EXEC)
         self.symbols = {name: value for name, value in zip(names, values, strict=True) if name and value}
 
@@ -88,14 +98,18 @@ class ObjectCode:
                 values.append(0)
             else:
                 place = places[section]
+                if place is not None and value > sections[section][5]:
+                    raise UnusableObjectError(f"symbol {name} lies outside its section")
                 values.append(self.address + place + value if place is not None else 0)
         return names, values
 
-    def _relocate(self, data: bytes, section: tuple[int, ...], place: int, values: list[int]) -> None:
+    def _relocate(self, data: bytes, section: tuple[int, ...], place: int, size: int, values: list[int]) -> None:
         for at in range(section[4], section[4] + section[5], _RELOCATION.size):
             offset, info, addend = _RELOCATION.unpack_from(data, at)
             if info & 0xFFFFFFFF != _ABSOLUTE_64:
                 raise UnusableObjectError(f"relocation of kind {info & 0xFFFFFFFF}")
+            if offset > size - 8:
+                raise UnusableObjectError("a relocation outside its section")
             target = values[info >> 32]
             if not target:
                 raise UnusableObjectError("a relocation against a symbol of another kind")
