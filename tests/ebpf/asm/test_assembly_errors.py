@@ -132,3 +132,26 @@ def test_any_text_is_assembled_or_refused_at_a_place(text, form):
     except AssemblyError as error:
         assert 1 <= error.line <= text.count("\n") + 1
         assert error.column >= 1
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "0x" + "f" * 200_000, "0b" + "1" * 129])
+def test_a_number_of_any_length_is_refused_at_its_place(number):
+    with pytest.raises(AssemblyError, match=f"number has {len(number)} digits") as caught:
+        assemble(f"exit\nr0 = {number} ll")
+    assert (caught.value.line, caught.value.column) == (2, 6)
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 100_000, "goto " + "x" * 100_000, "r0 = " + "x" * 100_000 + " ll", '.name "' + "x" * 100_000]
+)
+def test_a_message_stays_short_however_long_the_line(text):
+    with pytest.raises(AssemblyError) as caught:
+        assemble(text)
+    assert len(str(caught.value)) < 1000
+
+
+def test_comments_cost_no_more_than_their_length():
+    with pytest.raises(AssemblyError, match="no meaning|starts no"):
+        assemble("/* " * 200_000)
+    assert assemble("/**/" * 200_000 + "exit") == assemble("exit")
+    assert assemble("/* a */ r0 /**/ = /* b */ 1\nexit") == assemble("r0 = 1\nexit")

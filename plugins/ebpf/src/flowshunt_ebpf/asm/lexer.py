@@ -26,7 +26,8 @@ _TOKEN = re.compile(
 
 _LISTING = re.compile(r"\s*[0-9]+:\s+(?:\([0-9a-f]{2}\)\s+|(?:[0-9a-f]{2}\s+){8}(?:(?:[0-9a-f]{2}\s+){8})?)?(?=\S)")
 _SYMBOL = re.compile(r"<[A-Za-z_.$][\w.$+]*>\s*$")
-_BLOCK_COMMENT = re.compile(r"/\*.*?\*/")
+_MOST_DIGITS: Final = 128
+"""Characters that a number may have: 64 binary digits need half of them. Python's own limit is far away."""
 
 REGISTER: Final = "register"
 NUMBER: Final = "number"
@@ -53,7 +54,7 @@ class Token:
 
 def tokenize(text: str, line: int) -> list[Token]:
     """The tokens of one line, an END token last. Raises AssemblyError at a character that starts no token."""
-    text = _BLOCK_COMMENT.sub(lambda found: " " * len(found.group()), text)
+    text = _without_block_comments(text)
     listing = _LISTING.match(text)
     at = listing.end() if listing else 0
     symbol = _SYMBOL.search(text)
@@ -65,11 +66,22 @@ def tokenize(text: str, line: int) -> list[Token]:
         if found is None:
             raise AssemblyError(f"{text[at]!r} has no meaning here", line, at + 1)
         kind, word = str(found.lastgroup), found.group()
+        if kind == NUMBER and len(word) > _MOST_DIGITS:
+            raise AssemblyError(f"the number has {len(word)} digits", line, at + 1, "64 bits are the most")
         if kind not in ("blank", "comment"):
             tokens.append(Token(kind, word, at + 1, _value(kind, word)))
         at = found.end()
     tokens.append(Token(END, "", len(text.rstrip()) + 1))
     return tokens
+
+
+def _without_block_comments(text: str) -> str:
+    """The text with blanks for its comments, so that columns stay; one that does not end is none."""
+    parts, at = [], 0
+    while (start := text.find("/*", at)) >= 0 and (end := text.find("*/", start + 2) + 2) >= 2:
+        parts += text[at:start], " " * (end - start)
+        at = end
+    return "".join((*parts, text[at:]))
 
 
 def _value(kind: str, word: str) -> int:
