@@ -57,6 +57,8 @@ __all__ = ["FULL", "INSERTED", "PRESENT", "UNUSABLE", "Ended", "FlowTable", "Tra
 
 _DATAGRAMS = 1 << 14
 """Fragmented datagrams that a table remembers the ports of."""
+_PLACES = 1 << 16
+"""Places of a large table's index at first: growing by small steps costs more than this address space."""
 
 _MOST_ROWS = 1 << 30
 
@@ -121,6 +123,7 @@ class FlowTable:
         self.timeouts = timeouts or FlowTimeouts()
         seconds = [*attrs.astuple(self.timeouts), float("inf")]
         longest = float(1 << 61)
+        places = min(max(SMALLEST, 1 << capacity.bit_length()), _PLACES)
         self._states = np.zeros(1, layout.STATE)
         self._state = self._states[0]
         self._state["limit"] = capacity - max(1, capacity // 8)
@@ -131,7 +134,7 @@ class FlowTable:
             life=layout.reserve(layout.LIFE, capacity),
             hashes=layout.reserve(np.uint32, capacity),
             spare=layout.reserve(np.int32, capacity),
-            places=np.zeros(SMALLEST, np.uint64),
+            places=np.zeros(places, np.uint64),
             ids=np.zeros(1, np.uint64),
             wheel=np.zeros(layout.WHEEL + 1, np.int32),
             timeouts=np.array([int(min(max(s, 0.0) * layout.SECOND, longest)) for s in seconds], np.int64),
