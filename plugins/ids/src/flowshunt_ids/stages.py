@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from flowshunt.engine import DROPPED, NEW, SKIPPED, BypassRequest, InspectionBatch, Verdicts
 from flowshunt.flows.record import FLOW
-from flowshunt.rows import copy_rows, join_rows
+from flowshunt.rows import copy_rows, join_rows, take_rows
 from flowshunt_ids import layout, lookup
 from flowshunt_ids.decisions import EMPTY, BatchDecisions, Decisions
 from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
@@ -75,7 +75,7 @@ class Stages:
         self._order = np.empty(0, np.int64)
         self._begins = np.zeros(len(rule_set.prefilter.databases) + 2, np.int64)
         self._missing = np.empty((0, 2), np.uint64)
-        self._python = (rule_set.encoded.rules["flags"] & layout.RULE_PYTHON) != 0
+        self._partly = frozenset(np.flatnonzero(rule_set.encoded.rules["flags"] & layout.RULE_PYTHON).tolist())
         self._unscanned = any(
             rule.payload and pattern is None
             for rule, pattern in zip(self._rules, rule_set.encoded.patterns, strict=True)
@@ -343,19 +343,24 @@ class Stages:
         if not made:
             return
         self._totals["candidates"] += made
-        candidates = copy_rows(self._out_candidates[:made])
-        partly = self._python[candidates["rule"]]
-        if partly.any():
-            keep = ~partly
-            for at in np.flatnonzero(partly).tolist():
-                rule, number = int(candidates["rule"][at]), int(candidates["segment"][at])
+        candidates = self._out_candidates[:made]
+        rules = candidates["rule"].tolist()
+        if self._partly.isdisjoint(rules):
+            found.append(copy_rows(candidates))
+            return
+        kept = []
+        for at, rule in enumerate(rules):
+            if rule in self._partly:
+                number = int(candidates["segment"][at])
                 matcher = self._matchers.get(rule)
                 if matcher is None:
                     matcher = self._matchers[rule] = PayloadMatcher(self._rules[rule].payload, self._counters)
                 start = int(segments["start"][number])
-                keep[at] = matcher.matches(self._buffer[start : start + int(segments["length"][number])].tobytes())
-            candidates = candidates[keep]
-        found.append(candidates)
+                if not matcher.matches(self._buffer[start : start + int(segments["length"][number])].tobytes()):
+                    continue
+            kept.append(at)
+        if kept:
+            found.append(take_rows(candidates, np.array(kept)))
 
     def _inspect_packets(
         self,
