@@ -293,7 +293,9 @@ class Host:
                 learned = lasting[(status == LEARNED) | (status == ALREADY_LEARNED)]
                 self._table.bypass(slots[learned], number, Bypass.CAPTURE)
                 self.flows_bypassed["capture"] += len(learned)
-                slots = np.delete(slots, learned)
+                left = np.ones(len(slots), np.bool_)
+                left[learned] = False
+                slots = slots[left]
             if len(slots):
                 self._table.bypass(slots, number, Bypass.LOCAL)
                 ended = slots[records["end_reason"][slots] != EndReason.NONE]
