@@ -44,6 +44,7 @@ def _result(frames: int, bypassed: int, mode: BypassMode = BypassMode.HARDWARE) 
         nic_flows={},
         alerts={},
         alert_flows={},
+        loaded_rules=1,
     )
 
 
@@ -81,7 +82,16 @@ def test_few_skipped_rules_and_those_of_verbose_output_are_told_one_by_one(skipp
 
 
 def test_a_run_whose_rules_were_all_skipped_says_that_none_is_loaded():
-    assert any("no rule is loaded" in line for line in _problems(attrs.evolve(_result(1, 0), skipped_rules=HTTP)))
+    assert any(
+        "no rule is loaded" in line
+        for line in _problems(attrs.evolve(_result(1, 0), loaded_rules=0, skipped_rules=HTTP))
+    )
+
+
+def test_a_run_without_rules_says_so():
+    assert any(
+        "no rule is loaded (--rules FILE)" in line for line in _problems(attrs.evolve(_result(1, 0), loaded_rules=0))
+    )
 
 
 def test_flows_that_the_card_refused_are_told_with_the_reason():

@@ -130,6 +130,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     table.add_row("  to no bypass", *(f"{m.cost_ratio:.3f}" for m in modes.values()))
     cores = next(iter(modes.values())).throughput.cores
     label = f"lossless with {cores} core{'s' if cores > 1 else ''}"
+    table.add_row("line rate", *(f"{m.throughput.line_rate:g} Gbit/s" for m in modes.values()))
     table.add_row(label, *(_throughput(m) for m in modes.values()))
     table.add_row("alerts", *(f"{sum(m.result.alerts.values()):,}" for m in modes.values()))
     table.add_row("  lost", *(f"{sum(c.count for c in m.lost):,}" for m in modes.values()))
@@ -212,8 +213,10 @@ def print_problems(console: Console, result: RunResult, *, verbose: bool) -> Non
                 )
         else:
             _print_reasons(console, result)
-        if not loaded:
-            console.print("warning: no rule is loaded: nothing is found or bypassed by rules", style="yellow")
+    if not result.loaded_rules:
+        console.print(
+            "warning: no rule is loaded (--rules FILE): nothing is found or bypassed by rules", style="yellow"
+        )
     for cause, count in result.nic_flows.items():
         if count and cause.startswith("refused"):
             why = cause.removeprefix("refused ")

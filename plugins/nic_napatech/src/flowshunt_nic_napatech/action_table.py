@@ -15,6 +15,8 @@ _UNSET = -1
 class ActionTable:
     """Numbers from 1 for each distinct pair of action and parameters; 0 is a frame of no flow.
 
+    Actions that need no parameters are there from the start, so that the first flow to learn does not wait for theirs.
+
     Attributes:
         outcome: uint8[256], the disposition by number, or INTERPRETED.
         host_buffer: int64[256], the host buffer that a constant outcome sets, or -1.
@@ -35,6 +37,9 @@ class ActionTable:
         self.fragment_index = np.zeros(256, np.int64)
         self.code = np.empty((0, 5), np.int64)
         self.bounds = np.zeros(1, np.int64)
+        for name, action in actions.items():
+            if all(parameter.default is not None for parameter in action.parameters):
+                self.number(name, {})
 
     def number(self, name: str, parameters: Mapping[str, int]) -> int | str:
         """The number of an action with parameters, added where it is new; a string says why it can't be offloaded."""
