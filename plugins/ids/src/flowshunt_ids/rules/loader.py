@@ -165,6 +165,9 @@ def load_rules(paths: Sequence[Path], variables: Variables, classification: Clas
                 warnings.setdefault(note)
             _keep(rule, kept, problems)
     rules = sorted(kept.values(), key=lambda rule: rule.sort_key)
+    if not rules:
+        where = "of those given can be used" if problems else "is given (--rules FILE, or rule-files in --config)"
+        warnings.setdefault(f"no rule {where}: nothing is found, and nothing is bypassed by a rule")
     for note in _unset_flowbits(rules):
         warnings.setdefault(note)
     return LoadedRules(tuple(rules), tuple(problems), tuple(warnings))
