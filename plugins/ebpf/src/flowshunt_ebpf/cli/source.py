@@ -3,7 +3,7 @@
 import re
 import sys
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from flowshunt.errors import InputError
 from flowshunt_ebpf.asm import Form, assemble
@@ -15,15 +15,29 @@ _HEX: Final = re.compile(rb"(?:0[xX])?[0-9a-fA-F]{2}(?:[\s,]*(?:0[xX])?[0-9a-fA-
 MOST_BYTES: Final = 1 << 26
 
 
+def read_file(file: str, way_out: str) -> bytes:
+    """The bytes of a file. Raises InputError, with this way out, where there is none, or none to read as a whole."""
+    path = Path(file)
+    if not path.exists():
+        raise InputError("there is no such file", file, way_out)
+    if not path.is_file():
+        raise InputError("is a folder" if path.is_dir() else "is no regular file", file, way_out)
+    with path.open("rb") as stream:
+        return _bounded(stream, file)
+
+
 def read_bytes(file: str) -> bytes:
     """A file's bytes; "-": of standard input. Raises InputError."""
     if file == "-":
-        return sys.stdin.buffer.read(MOST_BYTES)
-    path = Path(file)
-    if not path.is_file():
-        raise InputError("there is no such file", file, "give an eBPF object, a text, or bare instructions")
-    with path.open("rb") as stream:
-        return stream.read(MOST_BYTES)
+        return _bounded(sys.stdin.buffer, file)
+    return read_file(file, "give an eBPF object, a text, or bare instructions; - is standard input")
+
+
+def _bounded(stream: BinaryIO, file: str) -> bytes:
+    data = stream.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise InputError(f"has more than {MOST_BYTES >> 20} MiB", file, "give a smaller one")
+    return data
 
 
 def read_text(file: str) -> str:
@@ -67,7 +81,4 @@ def read_target(btf: str | None) -> Btf | None:
     """The types that an object is relocated against, from a file; None: not given."""
     if btf is None:
         return None
-    path = Path(btf)
-    if not path.is_file():
-        raise InputError("there is no such file", btf, "give a file with BTF, such as /sys/kernel/btf/vmlinux")
-    return read_btf(path.read_bytes(), btf)
+    return read_btf(read_file(btf, "give a file with BTF, such as /sys/kernel/btf/vmlinux"), btf)
