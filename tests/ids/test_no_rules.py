@@ -1,9 +1,9 @@
 """An engine without a rule says so, and why."""
 
 import pytest
-from flowshunt_ids.engine import IdsEngine
 
 from flowshunt.engine import EngineConfig
+from flowshunt_ids.engine import IdsEngine
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def cache_folder() -> Path:
             if is_private(base.stat()):
                 return base
             warnings.warn(
-                f"{base}: others can write to this cache, so no code is loaded from it (chmod go-w and chown it, or set "
-                "FLOWSHUNT_CACHE to a folder of your own)",
+                f"{base}: others can write to this cache, so no code is loaded from it "
+                "(chmod go-w and chown it, or set FLOWSHUNT_CACHE to a folder of your own)",
                 FlowshuntWarning,
                 stacklevel=2,
             )

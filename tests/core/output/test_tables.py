@@ -44,7 +44,6 @@ def _result(frames: int, bypassed: int, mode: BypassMode = BypassMode.HARDWARE) 
         nic_flows={},
         alerts={},
         alert_flows={},
-        loaded_rules=1,
     )
 
 
@@ -79,19 +78,6 @@ def test_many_skipped_rules_are_told_by_reason_the_most_frequent_first():
 def test_few_skipped_rules_and_those_of_verbose_output_are_told_one_by_one(skipped, verbose):
     lines = _problems(attrs.evolve(_result(1, 0), loaded_rules=1, skipped_rules=skipped), verbose)
     assert lines[1:] == [f"  x.rules:{p.line}: sid {p.sid}: {p.reason}" for p in skipped]
-
-
-def test_a_run_whose_rules_were_all_skipped_says_that_none_is_loaded():
-    assert any(
-        "no rule is loaded" in line
-        for line in _problems(attrs.evolve(_result(1, 0), loaded_rules=0, skipped_rules=HTTP))
-    )
-
-
-def test_a_run_without_rules_says_so():
-    assert any(
-        "no rule is loaded (--rules FILE)" in line for line in _problems(attrs.evolve(_result(1, 0), loaded_rules=0))
-    )
 
 
 def test_flows_that_the_card_refused_are_told_with_the_reason():

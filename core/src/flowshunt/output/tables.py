@@ -213,10 +213,6 @@ def print_problems(console: Console, result: RunResult, *, verbose: bool) -> Non
                 )
         else:
             _print_reasons(console, result)
-    if not result.loaded_rules:
-        console.print(
-            "warning: no rule is loaded (--rules FILE): nothing is found or bypassed by rules", style="yellow"
-        )
     for cause, count in result.nic_flows.items():
         if count and cause.startswith("refused"):
             why = cause.removeprefix("refused ")
