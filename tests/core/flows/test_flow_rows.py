@@ -94,6 +94,26 @@ def test_flows_of_earlier_batches_make_room_while_rows_are_left():
     assert table.active == 14
 
 
+def test_a_table_that_one_batch_has_filled_makes_room_for_the_next_batches():
+    table = FlowTable(16)
+    track(table, *(udp(number) for number in range(20)))
+    without_row = track(table, *(udp(100 + number, time=1) for number in range(20)))
+    assert without_row.slot.tolist() == [-1] * 20
+    assert table.active == 14
+    assert len(table.drain().slots) == 2
+    table.drain()  # gives the rows of the one before back
+    assert (track(table, udp(200, time=2), udp(201, time=2)).slot >= 0).all()
+
+
+def test_a_table_that_inserted_flows_have_filled_makes_room_for_the_next_batches():
+    table = FlowTable(16)
+    table.insert(flows(16), 1)
+    assert track(table, udp(100)).slot.tolist() == [-1]
+    table.drain()
+    table.drain()
+    assert track(table, udp(100)).slot.tolist() != [-1]
+
+
 def test_a_flood_of_new_flows_is_taken_up_as_long_as_the_owner_drains():
     table = FlowTable(8192)
     missed = 0

@@ -80,6 +80,15 @@ def test_software_bypass_skips_in_the_host(capture):
     assert _adds_up(result)
 
 
+def test_frames_that_no_flow_has_room_for_are_inspected_and_told_of(capture):
+    frames = [Conversation(bytes((10, 0, 1, n)), B.destination, 4000, 443).frame(0, b"ATTACK") for n in range(40)]
+    result = run(_config(capture(frames), BypassMode.OFF, flow_capacity=16, burst=40))
+    assert result.flows_overflow == 24
+    assert result.inspected == result.total
+    assert [text for text in result.warnings if text.startswith("24 frames were inspected without a flow")]
+    assert not run(_config(capture(frames), BypassMode.OFF, flow_capacity=64, burst=40)).warnings
+
+
 def test_without_bypass_every_frame_is_inspected(capture):
     result = run(_config(capture(_bypassed_flow(10)), BypassMode.OFF))
     assert result.inspected == result.total

@@ -113,15 +113,15 @@ def _start(rows: Rows, key: Any, tcp_flags: int, timestamp: int, port: int) -> i
     """Start the flow of a frame; returns as `lookup` does, -1 where there is no row left.
 
     At the limit of live flows it ends the one that can best be spared among a sample of rows, none of this batch: TCP
-    flows that have closed first, flows that a NIC has taken over last, among equals the least recently seen.
+    flows that have closed first, flows that a NIC has taken over last, among equals the least recently seen. Where no
+    row is left, it brings a table that is above the limit back to it, for the batches to come: one that a single batch
+    or `insert` has filled would otherwise stay full until its flows time out.
     """
     state = rows.state[0]
     slot = take_row(rows)
-    if slot < 0:
-        state.overflow += 1
-        return -1
+    least = state.limit if slot >= 0 else state.limit + 1
     for _ in range(2):  # a second search only where an earlier one found none
-        if state.active < state.limit:
+        if state.active < least:
             break
         best = -1
         best_rank = 0
@@ -145,6 +145,9 @@ def _start(rows: Rows, key: Any, tcp_flags: int, timestamp: int, port: int) -> i
                 best_seen = row.seen
         if best >= 0:
             end_flow(rows, best, _DISPLACED)
+    if slot < 0:
+        state.overflow += 1
+        return -1
     record = rows.records[slot]
     direction = 0
     ends = key.ends

@@ -42,7 +42,8 @@ class RunConfig:
         burst: frames in a burst, None: by the size of the captures, see `default_burst`. A verdict on a flow takes
             effect on the card with the next burst.
         host_buffers: None: the model's default.
-        flow_capacity: flows that the host keeps; beyond it the least recently seen is displaced.
+        flow_capacity: flows that the host keeps; beyond it flows are displaced, see `flowshunt.flows.table`. Frames of
+            more flows in one burst are inspected without a flow, and a warning tells how many.
         nic_flows: rows of the card's flow table, None: by need up to the model's.
         seed: of the flow tables' hashes; random, so that nobody can make flows collide. No result depends on it.
     """
@@ -198,6 +199,16 @@ def _for_inspection(batch: FrameBatch, delivery: Delivery) -> tuple[FrameBatch, 
     return frames, headers, batch.first + rows
 
 
+def _without_flow(table: FlowTable, capacity: int) -> Iterator[str]:
+    """Tell of frames that the flow table had no row for: what follows of them was matched without its flow."""
+    frames = table.counters.overflow
+    if frames:
+        yield (
+            f"{frames:,} frames were inspected without a flow, since a burst had more than the {capacity:,} flows that "
+            "are kept (more of them, or smaller bursts, help: --flows, --burst)"
+        )
+
+
 def _result(
     config: RunConfig,
     host: Host,
@@ -239,6 +250,6 @@ def _result(
         skipped_rules=tuple(summary.skipped),
         engine_counters=dict(summary.counters),
         problems=tuple(problems),
-        warnings=(*summary.warnings, *notices),
+        warnings=(*summary.warnings, *_without_flow(table, config.flow_capacity), *notices),
         signal=ended_by,
     )
