@@ -204,8 +204,8 @@ def _without_flow(table: FlowTable, capacity: int) -> Iterator[str]:
     frames = table.counters.overflow
     if frames:
         yield (
-            f"{frames:,} frames were inspected without a flow, since a burst had more than the {capacity:,} flows that "
-            "are kept (more of them, or smaller bursts, help: --flows, --burst)"
+            f"{frames:,} frames were inspected without a flow, since a burst had more flows than the table of "
+            f"{capacity:,} has room for (a larger table or smaller bursts help: --flows, --burst)"
         )
 
 
