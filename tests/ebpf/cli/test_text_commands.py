@@ -136,3 +136,28 @@ def test_rubbish_is_refused_on_one_line(command, given, tmp_path):
     result = flowshunt(command, tmp_path / "rubbish")
     assert result.exit_code == 2
     assert len(result.stderr.strip().split("\n")) == 1
+
+
+@pytest.mark.parametrize(("file", "what"), [(".", "is a folder"), ("/dev/zero", "is no regular file")])
+@pytest.mark.parametrize("command", ["asm", "disasm", "info", "run", "bench"])
+def test_what_is_no_file_to_read_is_named_for_what_it_is(command, file, what):
+    result = flowshunt(command, file)
+    assert result.exit_code == 2
+    assert f"{file}: {what}" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--maps", "--packet", "--btf"])
+def test_files_of_options_are_read_with_the_same_care(option, tmp_path):
+    (tmp_path / "maps.json").write_text("{}")
+    prefix = "@" if option == "--packet" else ""
+    for name, what in ((".", "is a folder"), ("/dev/zero", "is no regular file"), ("no/file", "no such file")):
+        result = flowshunt("run", OBJECTS / "rate_limiter.o", option, prefix + name)
+        assert (result.exit_code, what in result.stderr) == (2, True), result.stderr
+
+
+def test_a_file_beyond_the_bound_is_refused_not_cut(tmp_path):
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    result = flowshunt("disasm", tmp_path / "huge")
+    assert result.exit_code == 2
+    assert "more than 64 MiB" in result.stderr

@@ -82,7 +82,13 @@ def test_a_stopped_run_says_where_and_has_status_1(tmp_path):
         (("--packet", "@/no/such/file"), "no such file"),
         (("--set", "nonsense"), "sets no field"),
         (("--set", "nonsense=1"), "no field nonsense"),
-        (("--maps", "/no/such/file"), "No such file"),
+        (("--set", "ingress_ifindex=0x100000000"), "ingress_ifindex is 4294967296 .*32 bits fit"),
+        (("--set", "ingress_ifindex=-0x80000001"), "32 bits fit"),
+        (("--context", "tc", "--set", "cb[x]=1"), r"no field cb\[x\]"),
+        (("--context", "tc", "--set", "cb[]=1"), r"no field cb\[\]"),
+        (("--context", "tc", "--set", "cb[9]=1"), r"no field cb\[9\]"),
+        (("--packet", "/no/such.pcap:0"), "/no/such.pcap: there is no such capture"),
+        (("--maps", "/no/such/file"), "no such file"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_named(counter, args, message):
@@ -102,6 +108,9 @@ def test_wrong_options_are_named(counter, args, message):
         ('{"counter": 5}', "no JSON object"),
         ('{"counter": {"1": null}}', "stands for no bytes"),
         ('{"counter": {"1": 99999999999999999999}}', "does not fit"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"counter": {"1": %s}}' % ("9" * 5000), "no JSON"),
+        ('{"counter": {"%s": 1}}' % ("9" * 100_000), r"'9{99}\.\.\. is no number"),
     ],
 )
 def test_wrong_map_contents_are_named(counter, tmp_path, contents, message):

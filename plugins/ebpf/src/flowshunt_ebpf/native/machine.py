@@ -3,6 +3,7 @@
 All runners work on the same machine, so that after equal runs every byte is equal, pointers included.
 """
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,7 @@ PACKET_ROOM: Final = PAGE - HEADROOM - TAILROOM
 MAX_PACKET_ROOM: Final = 1 << 20
 DEFAULT_BUDGET: Final = 100_000_000
 
+_INDEX: Final = re.compile("[0-9]{1,3}")
 _STATE, _STACK, _CONTEXT, _PACKET, _TABLES = range(5)
 _STACK_BYTES: Final = state.FRAME_BYTES * state.FRAMES
 
@@ -251,14 +253,16 @@ class Machine:
     def set_context(self, fields: Mapping[str, int]) -> None:
         """Set plain fields of the context by name; `cb` and addresses by name and index, as in `cb[2]`.
 
-        Fields that are not named keep their values. Raises InputError for a name that the context lacks.
+        Fields that are not named keep their values. Raises InputError for a name that the context lacks, or a
+        value that its field has no room for.
         """
         for name, value in fields.items():
             offset, size = self._field(name)
-            mask = (1 << 8 * size) - 1
-            self._context[layout.BEFORE + offset : layout.BEFORE + offset + size] = (value & mask).to_bytes(
-                size, "little"
-            )
+            bits = 8 * size
+            if not -(1 << bits - 1) <= value < 1 << bits:
+                raise InputError(f"{name} is {value}", f"context {self.context.name}", f"{bits} bits fit")
+            packed = (value & (1 << bits) - 1).to_bytes(size, "little")
+            self._context[layout.BEFORE + offset : layout.BEFORE + offset + size] = packed
 
     def context_field(self, name: str) -> int:
         """A plain field of the context as it stands."""
@@ -273,8 +277,9 @@ class Machine:
         base, bracket, index = name.partition("[")
         for field in self.context.fields:
             if field.name == base and field.pointer is None:
-                at = int(index.rstrip("]")) if bracket else 0
-                if 0 <= at < field.count:
+                number = index.removesuffix("]")
+                at = 0 if not bracket else int(number) if _INDEX.fullmatch(number) else field.count
+                if at < field.count:
                     return field.offset + at * field.size, field.size
         known = ", ".join(f.name for f in self.context.fields if f.pointer is None)
         raise InputError(f"no field {name}", f"context {self.context.name}", f"it has: {known}")
