@@ -151,7 +151,7 @@ def test_a_message_stays_short_however_long_the_line(text):
 
 
 def test_comments_cost_no_more_than_their_length():
-    with pytest.raises(AssemblyError, match="no meaning|starts no"):
+    with pytest.raises(AssemblyError, match=r"no meaning|starts no"):
         assemble("/* " * 200_000)
     assert assemble("/**/" * 200_000 + "exit") == assemble("exit")
     assert assemble("/* a */ r0 /**/ = /* b */ 1\nexit") == assemble("r0 = 1\nexit")

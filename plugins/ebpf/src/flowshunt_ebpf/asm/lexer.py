@@ -77,7 +77,8 @@ def tokenize(text: str, line: int) -> list[Token]:
 
 def _without_block_comments(text: str) -> str:
     """The text with blanks for its comments, so that columns stay; one that does not end is none."""
-    parts, at = [], 0
+    parts: list[str] = []
+    at = 0
     while (start := text.find("/*", at)) >= 0 and (end := text.find("*/", start + 2) + 2) >= 2:
         parts += text[at:start], " " * (end - start)
         at = end

@@ -33,7 +33,7 @@ def keep(file: Path, data: bytes) -> None:
 def kept(file: Path) -> bytes | None:
     """The object in a file; None where there is none, it is damaged, or others can write it."""
     try:
-        with open(file, "rb", opener=_open_regular) as stream:  # noqa: PTH123 -- Path.open takes no opener
+        with open(file, "rb", opener=_open_regular) as stream:
             if not (is_private(os.fstat(stream.fileno())) and is_private(file.parent.stat())):
                 return None
             content = stream.read(_MOST_BYTES)

@@ -1,8 +1,9 @@
 """The native code of operations and helpers, by name ("native_hash:lookup"): made once, kept, and loaded in no time.
 
 Numba compiles it in a process of its own, so that this one needs neither Numba's memory nor its start; what it makes is
-kept as an object, by the contents of the sources, the versions and the processor (`kept_object`). Where that does not work (another
-architecture, no place to keep it, no process to be had) Numba compiles it here, and keeps it in its own way.
+kept as an object, by the contents of the sources, the versions and the processor (`kept_object`). Where that does not
+work (another architecture, no place to keep it, no process to be had) Numba compiles it here, and keeps it in its own
+way.
 """
 
 import hashlib
