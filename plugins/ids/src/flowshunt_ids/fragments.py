@@ -91,7 +91,7 @@ class Defragmenter:
         data = frames.data.data
         columns = zip(
             rows.tolist(),
-            headers[list(_FIELDS)].tolist(),
+            zip(*(headers[field].tolist() for field in _FIELDS), strict=True),
             frames.offset[rows].tolist(),
             frames.captured[rows].tolist(),
             frames.timestamp[rows].tolist(),

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from flowshunt.engine import Alert, EngineSummary, InspectionBatch, Verdicts
 from flowshunt.packets.decode import decode
-from flowshunt.packets.headers import FRAGMENT
 from flowshunt.rows import join_rows, take_rows
 from flowshunt_ids.fragments import Defragmenter, Reassembled, extended
 from flowshunt_ids.ruleset import RuleSet
 from flowshunt_ids.stages import Stages
+from flowshunt_ids.tracking import special_packets
 from flowshunt_ids.tunnels import OuterFlows
 
 _NONE_ENDED = np.empty(0, np.int32)
@@ -30,12 +30,15 @@ class Session:
 
     def inspect(self, batch: InspectionBatch) -> Verdicts:
         """See `flowshunt.engine.EngineSession.inspect`."""
-        fragmented = (batch.headers["flags"] & FRAGMENT).any()
-        verdicts = self._with_datagrams(batch) if fragmented else self._stages.run(batch, opening=batch)
-        tunnelled = np.flatnonzero(batch.headers["depth"])
-        if not len(tunnelled):
+        rows = np.empty(len(batch), np.int64)
+        fragments, tunnelled = special_packets(np.ascontiguousarray(batch.headers), rows)
+        if fragments:
+            verdicts = self._with_datagrams(batch, rows[:fragments])
+        else:
+            verdicts = self._stages.run(batch, opening=batch)
+        if not tunnelled:
             return verdicts
-        alerts = [*verdicts.alerts, *self._outer_packets(batch, tunnelled)]
+        alerts = [*verdicts.alerts, *self._outer_packets(batch, np.flatnonzero(batch.headers["depth"]))]
         return attrs.evolve(verdicts, alerts=sorted(alerts, key=lambda alert: alert.row))
 
     def close(self, flows: NDArray[Any], ended: NDArray[np.int32]) -> Verdicts:
@@ -53,11 +56,9 @@ class Session:
         }
         return EngineSummary(len(loaded.rules), loaded.problems, loaded.warnings, counters)
 
-    def _with_datagrams(self, batch: InspectionBatch) -> Verdicts:
-        """Run a batch with its fragments as packets of no flow, and after each that completes a datagram, that
-        datagram. What is found in a datagram is told of the fragment that completed it."""
-        fragments = (batch.headers["flags"] & FRAGMENT) != 0
-        at = np.flatnonzero(fragments)
+    def _with_datagrams(self, batch: InspectionBatch, at: NDArray[np.int64]) -> Verdicts:
+        """Run a batch with its fragments (rows `at`) as packets of no flow, and after each that completes a datagram,
+        that datagram. What is found in a datagram is told of the fragment that completed it."""
         places = batch.slot[at]
         flows = np.where(places >= 0, batch.flows["id"][places], np.uint64(0))
         wholes = self._defragmenter.add(batch.frames, at, take_rows(batch.headers, at), places, flows)
@@ -81,7 +82,7 @@ class Session:
             ),
             opening=batch,
             extra=datagrams.data,
-            order=np.insert(np.arange(count, dtype=np.int32), rows + 1, np.arange(count, len(slot), dtype=np.int32)),
+            order=_order(count, rows),
             owned=(at, places),
         )
         disposition = verdicts.disposition[:count]
@@ -105,6 +106,19 @@ class Session:
         )
         verdicts = self._stages.run(outer, repeated=self._outer.is_repeated(frames, headers))
         return [attrs.evolve(alert, row=int(rows[alert.row])) for alert in verdicts.alerts]
+
+
+def _order(count: int, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The rows of `count` packets and of datagrams behind them, each after its packet in `rows` (ascending)."""
+    total = count + len(rows)
+    numbers = np.arange(total, dtype=np.int32)
+    places = rows + numbers[1 : len(rows) + 1]
+    packets = np.ones(total, np.bool_)
+    packets[places] = False
+    order = np.empty(total, np.int32)
+    order[places] = numbers[count:]
+    order[packets] = numbers[:count]
+    return order
 
 
 def _slot(batch: InspectionBatch, whole: Reassembled) -> int:

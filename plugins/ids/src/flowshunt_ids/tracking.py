@@ -230,6 +230,22 @@ def track(
     return bypass_count
 
 
+@kernel(types.UniTuple(_I64, 2)(_HEADERS, column(np.int64)))
+def special_packets(headers: NDArray[Any], fragments: NDArray[np.int64]) -> Any:
+    """How many packets of a batch (HEADER[n]) are fragments, and how many came in a tunnel.
+
+    fragments: int64[n], begins with the rows of the fragments then.
+    """
+    count, tunnelled = np.int64(0), np.int64(0)
+    for row in range(min(len(headers), len(fragments))):
+        if headers[row].flags & FRAGMENT:
+            fragments[count] = row
+            count += 1
+        if headers[row].depth:
+            tunnelled += 1
+    return count, tunnelled
+
+
 @kernel(types.void(POOL, column(GROUP, readonly=True), _SESSIONS, _SIDES, OUTPUT, column(np.int32, readonly=True)))
 def end_flows(
     pool: Pool,
