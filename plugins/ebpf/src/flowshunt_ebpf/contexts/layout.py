@@ -101,11 +101,15 @@ def _skb(*, pointers: tuple[str, ...], hidden: frozenset[str], writable: frozens
         ("local_ip4", 96), ("remote_port", 132), ("local_port", 136), ("wire_len", 160), ("gso_segs", 164),
         ("gso_size", 176),
     ]  # fmt: skip
-    fields = [Field(name, offset, writable=name in writable) for name, offset in plain if name not in hidden]
+    fields = [
+        Field(name, offset, writable=name in writable, narrow=name not in ("remote_ip4", "local_ip4"))
+        for name, offset in plain
+        if name not in hidden
+    ]
     fields.append(Field("cb", 48, 4, writable=True, count=5))
     for name, offset in (("remote_ip6", 100), ("local_ip6", 116)):
         if name not in hidden:
-            fields.append(Field(name, offset, 4, count=4))
+            fields.append(Field(name, offset, 4, narrow=False, count=4))
     places = {"data": (76, DATA), "data_end": (80, DATA_END), "data_meta": (140, DATA_META)}
     fields += [Field(name, places[name][0], 4, pointer=places[name][1], narrow=False) for name in pointers]
     fields += [
@@ -113,7 +117,8 @@ def _skb(*, pointers: tuple[str, ...], hidden: frozenset[str], writable: frozens
         for name, offset in (("tstamp", 152), ("hwtstamp", 184))
         if name not in hidden
     ]
-    fields.append(Field("tstamp_type", 180, 1))
+    if "tstamp_type" not in hidden:
+        fields.append(Field("tstamp_type", 180, 1))
     return tuple(fields)
 
 
@@ -152,7 +157,11 @@ SOCKET_FILTER: Final = Context(
     "socket",
     "__sk_buff",
     192,
-    _skb(pointers=(), hidden=_ADDRESSES | {"tc_classid", "tstamp", "wire_len", "hwtstamp"}, writable=frozenset()),
+    _skb(
+        pointers=(),
+        hidden=_ADDRESSES | {"tc_classid", "tstamp", "tstamp_type", "wire_len", "hwtstamp"},
+        writable=frozenset(),
+    ),
     packet=True,
     meta=False,
     program_type=ProgramType.SOCKET_FILTER,
@@ -163,7 +172,7 @@ CGROUP_SKB: Final = Context(
     192,
     _skb(
         pointers=("data", "data_end"),
-        hidden=frozenset({"tc_classid", "wire_len"}),
+        hidden=frozenset({"tc_classid", "wire_len", "tstamp_type"}),
         writable=frozenset({"mark", "priority", "tstamp"}),
     ),
     packet=True,
