@@ -26,7 +26,9 @@ class Arg(Enum):
     MAP_VALUE = auto()  # readable memory of the map's value size
     UNINIT_MAP_VALUE = auto()  # writable memory of the map's value size; need not be initialised
     MEM = auto()  # readable memory, of the size in the next argument
-    MEM_OR_NULL = auto()  # the same, or the constant 0
+    MEM_OR_NULL = (
+        auto()
+    )  # the same, or the constant 0 with the size 0; no pointer that may be null (the kernel takes those)
     MEM_WRITE = auto()  # readable and writable memory, of the size in the next argument
     MEM_WRITE_OR_NULL = auto()
     UNINIT_MEM = auto()  # writable memory, of the size in the next argument; need not be initialised

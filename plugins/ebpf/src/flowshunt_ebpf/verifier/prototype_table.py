@@ -109,7 +109,7 @@ ROWS: Final[tuple[Row, ...]] = (
     ("current_task_under_cgroup", (MAP, ANY), NETWORK, INT, _NONE),
     ("get_current_cgroup_id", (), NETWORK, INT, _NONE),
     ("get_current_ancestor_cgroup_id", (ANY,), NETWORK, INT, _NONE),
-    ("get_cgroup_classid", (CTX,), NETWORK, INT, _NONE),
+    ("get_cgroup_classid", (CTX,), T, INT, _NONE),
     ("skb_under_cgroup", (CTX, MAP, ANY), T, INT, _NONE),
     ("skb_cgroup_classid", (CTX,), T, INT, _NONE),
     ("skb_cgroup_id", (CTX,), T | C, INT, _NONE),
@@ -129,7 +129,7 @@ ROWS: Final[tuple[Row, ...]] = (
     ("redirect_neigh", (ANY, NULL_MEM, SIZE0, ANY), T, INT, _NONE),
     ("redirect_peer", (ANY, ANY), T, INT, _NONE),
     ("clone_redirect", (CTX, ANY, ANY), T, INT, _CHANGES),
-    ("fib_lookup", (CTX, _A.MEM_WRITE, SIZE, ANY), X | T, INT, _PACKET_GPL),
+    ("fib_lookup", (CTX, _A.MEM_WRITE, SIZE, ANY), X | T, INT, _GPL),
     ("check_mtu", (CTX, ANY, _A.FIXED_MEM_WRITE, ANY, ANY), X | T, INT, {"sizes": (0, 0, 4, 0, 0), "gpl_only": True}),
     # Socket buffers: contents
     ("skb_store_bytes", (CTX, ANY, MEM, SIZE, ANY), T, INT, _CHANGES),
@@ -163,10 +163,10 @@ ROWS: Final[tuple[Row, ...]] = (
     ("skb_set_tunnel_opt", (CTX, MEM, SIZE), T, INT, _NONE),
     ("skb_get_xfrm_state", (CTX, ANY, OUT, SIZE, ANY), T, INT, _NONE),
     # Sockets
-    ("sk_lookup_tcp", (CTX, MEM, SIZE, ANY, ANY), X | T | C, Returns.SOCKET_OR_NULL, {"acquires": True, **_PACKET}),
-    ("sk_lookup_udp", (CTX, MEM, SIZE, ANY, ANY), X | T | C, Returns.SOCKET_OR_NULL, {"acquires": True, **_PACKET}),
+    ("sk_lookup_tcp", (CTX, MEM, SIZE0, ANY, ANY), X | T | C, Returns.SOCKET_OR_NULL, {"acquires": True, **_PACKET}),
+    ("sk_lookup_udp", (CTX, MEM, SIZE0, ANY, ANY), X | T | C, Returns.SOCKET_OR_NULL, {"acquires": True, **_PACKET}),
     (
-        "skc_lookup_tcp", (CTX, MEM, SIZE, ANY, ANY), X | T | C, Returns.SOCK_COMMON_OR_NULL,
+        "skc_lookup_tcp", (CTX, MEM, SIZE0, ANY, ANY), X | T | C, Returns.SOCK_COMMON_OR_NULL,
         {"acquires": True, **_PACKET},
     ),
     ("sk_release", (_A.SOCK_RELEASE,), X | T | C, INT, {"releases": 0}),
