@@ -13,7 +13,8 @@ import click
 
 from flowshunt.action import OffloadAction, Parameter
 from flowshunt.errors import ContractError
-from flowshunt.operation import NativeEmit
+from flowshunt.operation import CPU_FEATURES, ExtendedOperation, NativeEmit
+from flowshunt.payload import Layout
 
 NAME = re.compile(r"[a-z][a-z0-9_-]*")
 """What a plugin's objects may be called."""
@@ -24,8 +25,14 @@ MAX_HOST_BUFFERS = 128
 MAX_PARAMETER = (1 << 64) - 1
 """Action parameters are unsigned 64-bit numbers."""
 
-ARCHITECTURES = frozenset({"x86_64", "arm64"})
+ARCHITECTURES = frozenset(CPU_FEATURES)
 """Keys of `ExtendedOperation.emits`."""
+
+MAX_PROOF_INSTRUCTIONS = 256
+"""The most instructions that an operation may declare for its proof sequences."""
+
+MAX_EMIT_BYTES = 1024
+"""The most bytes of machine code that an operation may declare for its native forms."""
 
 
 @attrs.frozen
@@ -93,21 +100,39 @@ def check_action(action: Any) -> None:
 
 def check_operation(operation: Any) -> None:
     """Raise ContractError where an object can't be a `flowshunt.operation.ExtendedOperation`."""
+    if not isinstance(operation, ExtendedOperation):
+        raise ContractError(f"it is {_kind_of(operation)}, not a flowshunt.operation.ExtendedOperation")
     _check_head(operation)
-    _check_number(operation, "max_instructions", int, 1, 1 << 16)
-    emits = _attribute(operation, "emits")
-    if not isinstance(emits, Mapping):
-        raise ContractError(f"emits is {_kind_of(emits)}, not a mapping of architectures")
-    for architecture, forms in emits.items():
+    if not isinstance(operation.layout, Layout):
+        raise ContractError(f"layout is {_kind_of(operation.layout)}, not a flowshunt.payload.Layout")
+    for field in operation.layout.fields:
+        if not field.name.isidentifier():
+            raise ContractError(f"a field of the payload is called {field.name!r}, which is no identifier")
+    _check_number(operation, "max_instructions", int, 1, MAX_PROOF_INSTRUCTIONS)
+    _check_number(operation, "max_bytes", int, 1, MAX_EMIT_BYTES)
+    if not isinstance(operation.emits, Mapping):
+        raise ContractError(f"emits is {_kind_of(operation.emits)}, not a mapping of architectures")
+    for architecture, forms in operation.emits.items():
         if architecture not in ARCHITECTURES:
             raise ContractError(f"emits names the architecture {architecture!r} (known: {_list(ARCHITECTURES)})")
         if not _is_sequence(forms) or not all(isinstance(form, NativeEmit) for form in forms):
             raise ContractError(f"emits[{architecture!r}] is not a sequence of flowshunt.operation.NativeEmit")
         for form in forms:
-            if not callable(form.assembly):
-                raise ContractError(f"emits[{architecture!r}]: assembly is not callable")
-            _check_number(form, "cost", (int, float), 0, math.inf)
-    _check_methods(operation, "check_payload", "proof_sequence", "recognize")
+            _check_emit(architecture, form)
+    names = ["proof", "recognizer", "admissible", "assumes", *(["cost"] if operation.cost is not None else [])]
+    _check_methods(operation, *names)
+
+
+def _check_emit(architecture: str, form: NativeEmit) -> None:
+    if not callable(form.assembly):
+        raise ContractError(f"emits[{architecture!r}]: assembly is not callable")
+    if not isinstance(form.features, frozenset):
+        raise ContractError(f"emits[{architecture!r}]: features is {_kind_of(form.features)}, not a frozenset of names")
+    if unknown := form.features - CPU_FEATURES[architecture]:
+        known = _list(CPU_FEATURES[architecture])
+        raise ContractError(f"emits[{architecture!r}] needs the CPU feature {_list(unknown)} (known: {known})")
+    if not callable(form.cost):
+        _check_number(form, "cost", (int, float), 0, math.inf)
 
 
 def check_engine(engine: Any) -> None:

@@ -111,7 +111,8 @@ import attrs
 import click
 from flowshunt import hookimpl
 from flowshunt.action import OffloadAction, Parameter
-from flowshunt.operation import NativeEmit
+from flowshunt.operation import ExtendedOperation, NativeEmit
+from flowshunt.payload import Layout, number, result
 from flowshunt.insn import R0, mov64_imm
 
 def drop(parameters):
@@ -126,9 +127,9 @@ def nic(**changes):
         "host_buffers": 4, "zero_copy": True, "actions": frozenset(), "open": print, **changes}})
 
 def operation(**changes):
-    return SimpleNamespace(**{{
-        "name": "op", "summary": "s", "max_instructions": 2, "emits": {{}}, "check_payload": print,
-        "proof_sequence": print, "recognize": print, **changes}})
+    return ExtendedOperation(**{{
+        "name": "op", "summary": "s", "max_instructions": 2, "max_bytes": 8, "emits": {{}}, "layout": Layout(),
+        "proof": print, "recognizer": print, **changes}})
 
 def engine(**changes):
     return SimpleNamespace(**{{"name": "eng", "summary": "s", "open": print, **changes}})
@@ -194,7 +195,19 @@ BREACHES = [
     ("operation", "operation(emits={'arm64': [print]})", "not a sequence of flowshunt.operation.NativeEmit"),
     ("operation", "operation(emits={'arm64': [NativeEmit(None)]})", "assembly is not callable"),
     ("operation", "operation(emits={'arm64': [NativeEmit(print, cost=-1.0)]})", "cost is -1.0"),
-    ("operation", "operation(recognize=None)", "recognize is not callable"),
+    ("operation", "operation(emits={'x86_64': [NativeEmit(print, features='bmi1')]})", "features is of type str"),
+    (
+        "operation",
+        "operation(emits={'x86_64': [NativeEmit(print, features=frozenset({'atomics'}))]})",
+        "emits['x86_64'] needs the CPU feature atomics (known: abm",
+    ),
+    ("operation", "operation(max_bytes=0)", "max_bytes is 0"),
+    ("operation", "operation(layout=None)", "layout is None, not a flowshunt.payload.Layout"),
+    ("operation", "operation(layout=Layout(number('9', 4)))", "called '9', which is no identifier"),
+    ("operation", "operation(recognizer=None)", "recognizer is not callable"),
+    ("operation", "operation(proof=3)", "proof is not callable"),
+    ("operation", "operation(cost=3)", "cost is not callable"),
+    ("operation", "nic(name='op')", "of type SimpleNamespace, not a flowshunt.operation.ExtendedOperation"),
     ("engine", "engine(open=3)", "open is not callable"),
     ("engine", "SimpleNamespace(name='eng', open=print)", "has no summary"),
 ]

@@ -2,8 +2,8 @@
 
 import importlib
 import itertools
-from types import SimpleNamespace
 
+import attrs
 import pytest
 
 from flowshunt.insn import (
@@ -24,7 +24,7 @@ from flowshunt.insn import (
     may_goto,
     mov64_imm,
 )
-from flowshunt.operation import NativeEmit, Site
+from flowshunt.operation import Match, NativeEmit
 from flowshunt.plugins import load_plugins
 from flowshunt.scaffold import write_plugin
 from flowshunt.testing import examine, operation_contract
@@ -46,8 +46,7 @@ def operation(tmp_path, monkeypatch):
 
 
 def failing_claims(operation, **changes):
-    names = ("name", "summary", "max_instructions", "emits", "check_payload", "proof_sequence", "recognize")
-    spoiled = SimpleNamespace(**{name: changes.get(name, getattr(operation, name)) for name in names})
+    spoiled = attrs.evolve(operation, **changes)
     return {outcome.claim.name for outcome in examine(operation_contract(spoiled)) if not outcome.passed}
 
 
@@ -74,39 +73,41 @@ BROKEN_SEQUENCES = {
 
 @pytest.mark.parametrize("fault", BROKEN_SEQUENCES)
 def test_a_proof_sequence_against_the_rules_is_caught(operation, fault):
-    failed = failing_claims(operation, proof_sequence=lambda payload: BROKEN_SEQUENCES[fault])
+    failed = failing_claims(operation, proof=lambda values: BROKEN_SEQUENCES[fault])
     assert "proof-sequences-obey-the-rules" in failed
 
 
 @pytest.mark.parametrize("sequence", [(ja(0),), (jmp_imm(JEQ, R1, 0, 1), mov64_imm(R1, 0)), (ld_imm64(R1, 1 << 40),)])
 def test_jumps_inside_and_just_past_the_end_are_allowed(operation, sequence):
-    assert "proof-sequences-obey-the-rules" not in failing_claims(operation, proof_sequence=lambda payload: sequence)
+    assert "proof-sequences-obey-the-rules" not in failing_claims(operation, proof=lambda values: sequence)
 
 
 def test_a_proof_sequence_that_changes_is_caught(operation):
     numbers = itertools.count()
-    failed = failing_claims(operation, proof_sequence=lambda payload: (mov64_imm(R1, next(numbers)),))
+    failed = failing_claims(operation, proof=lambda values: (mov64_imm(R1, next(numbers)),))
     assert "proof-sequences-are-pure" in failed
 
 
 def test_an_operation_that_takes_no_payload_is_caught(operation):
-    assert "payloads-are-judged" in failing_claims(operation, check_payload=lambda payload: "no")
+    assert "payloads-are-judged" in failing_claims(operation, admissible=lambda values: "no")
 
 
-def test_an_operation_that_takes_more_than_52_bits_is_caught(operation):
-    judge = lambda payload: None if payload >> 52 == 1 else operation.check_payload(payload)  # noqa: E731
-    assert failing_claims(operation, check_payload=judge) == {"payloads-are-judged"}
+def test_an_operation_whose_verdict_on_a_payload_changes_is_caught(operation):
+    numbers = itertools.count()
+    judge = lambda values: None if next(numbers) % 2 else "not now"  # noqa: E731
+    assert "payloads-are-judged" in failing_claims(operation, admissible=judge)
 
 
 @pytest.mark.parametrize(
     "emit",
     [
-        lambda payload, register: "",
-        lambda payload, register: b"nop",
-        lambda payload, register: f"and {register(payload & 15, 65)}, 0",
-        lambda payload, register: f"and {register(12, 64)}, 0",
+        lambda values, register: "",
+        lambda values, register: b"nop",
+        lambda values, register: f"and {register(values.dst, 65)}, 0",
+        lambda values, register: f"and {register(12, 64)}, 0",
+        lambda values, register: f"and {register(values.nothing, 64)}, 0",
     ],
-    ids=["empty", "bytes", "odd width", "no such register"],
+    ids=["always declined", "bytes", "odd width", "no such register", "no such field"],
 )
 def test_a_native_form_that_gives_no_text_is_caught(operation, emit):
     assert failing_claims(operation, emits={"x86_64": (NativeEmit(emit),)}) == {"emits-are-pure-text"}
@@ -114,31 +115,40 @@ def test_a_native_form_that_gives_no_text_is_caught(operation, emit):
 
 def test_a_native_form_that_changes_is_caught(operation):
     numbers = itertools.count()
-    emit = NativeEmit(lambda payload, register: f"mov eax, {next(numbers)}")
+    emit = NativeEmit(lambda values, register: f"mov eax, {next(numbers)}")
     assert failing_claims(operation, emits={"arm64": (emit,)}) == {"emits-are-pure-text"}
 
 
 def test_a_recognizer_that_finds_nothing_is_caught(operation):
-    assert failing_claims(operation, recognize=lambda program: []) == {"the-recognizer-finds-its-own-idiom"}
+    assert failing_claims(operation, recognizer=lambda view: []) == {"the-recognizer-finds-its-own-idiom"}
 
 
 @pytest.mark.parametrize(
-    "site",
-    [Site(-1, 2, 0x10), Site(0, 0, 0x10), Site(0, 1 << 10, 0x10), Site(0, 1, 1 << 60), (0, 1, 0x10)],
-    ids=["before the program", "empty", "beyond the program", "no payload", "no Site"],
+    "match",
+    [
+        Match((-1, 0), 0x11),
+        Match((), 0x11),
+        Match((0, 1 << 10), 0x11),
+        Match((1, 0), 0x11),
+        Match((0,), 1 << 60),
+        Match((), 0x11, at=1 << 10),
+        (0, 1, 0x11),
+    ],
+    ids=["before", "empty", "beyond", "not ascending", "no payload", "put beyond", "no Match"],
 )
-def test_a_site_outside_the_program_is_caught(operation, site):
-    recognize = lambda program: [*operation.recognize(program), site] if program else []  # noqa: E731
-    assert "sites-lie-in-the-program" in failing_claims(operation, recognize=recognize)
+def test_a_match_outside_the_program_is_caught(operation, match):
+    recognize = lambda view: [*operation.recognizer(view), match] if view.instructions else []  # noqa: E731
+    assert "matches-lie-in-the-program" in failing_claims(operation, recognizer=recognize)
 
 
 def test_a_recognizer_that_looks_past_the_end_is_caught(operation):
-    def recognize(program):
+    def recognize(view):
+        program = view.instructions
         return [
-            Site(at, 2, 0x10)
+            Match((at, at + 1), 0x11)
             for at in range(len(program))
             if program[at].opcode == alu64_imm(RSH, 0, 1).opcode
             and program[at + 1].opcode == alu64_imm(LSH, 0, 1).opcode
         ]
 
-    assert "sites-lie-in-the-program" in failing_claims(operation, recognize=recognize)
+    assert "matches-lie-in-the-program" in failing_claims(operation, recognizer=recognize)

@@ -223,9 +223,13 @@ def _thing_data(item: Found) -> dict[str, Any]:
     elif isinstance(thing, OffloadAction):
         data["parameters"] = [attrs.asdict(parameter) for parameter in thing.parameters]
     elif item.kind.key == "operations":
-        data["max_instructions"] = thing.max_instructions
+        data["max_instructions"], data["max_bytes"] = thing.max_instructions, thing.max_bytes
+        data["payload"] = [attrs.asdict(field) for field in thing.layout.fields]
         data["emits"] = {
-            architecture: [{"features": sorted(form.features), "cost": form.cost} for form in forms]
+            architecture: [
+                {"features": sorted(form.features), "cost": None if callable(form.cost) else form.cost}
+                for form in forms
+            ]
             for architecture, forms in thing.emits.items()
         }
     return data

@@ -3,26 +3,21 @@
 What they can't tell is whether the native forms compute what the proof sequence does: that is proved at load.
 """
 
+import itertools
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
 from flowshunt.contracts import check_operation
+from flowshunt.host_registers import BY_ARCHITECTURE
 from flowshunt.insn import (
     ADD,
     ALU64,
-    CALL,
-    DW,
-    EXIT,
-    IMM,
-    JA,
-    JCOND,
-    JMP,
-    JMP32,
-    LD,
-    LD_IMM64,
+    LDX,
     MOV,
+    ST,
+    STX,
     Instruction,
     W,
     alu64,
@@ -32,21 +27,14 @@ from flowshunt.insn import (
     ldx,
     mov64_imm,
 )
-from flowshunt.insn import check as check_instruction
-from flowshunt.operation import PAYLOAD_BITS, ExtendedOperation, Site
+from flowshunt.operation import PAYLOAD_BITS, ExtendedOperation, Match
+from flowshunt.payload import NO_REGISTER, TEMPORARY
+from flowshunt.proof_sequence import broken_rule
+from flowshunt.recognition import View
 from flowshunt.testing.claims import Claim, make_claims, must
 
 MAX_PAYLOADS = 150
 """Valid payloads that each claim is tried with."""
-
-_X86_64 = {
-    64: ("rax", "rdi", "rsi", "rdx", "rcx", "r8", "rbx", "r13", "r14", "r15", "rbp"),
-    32: ("eax", "edi", "esi", "edx", "ecx", "r8d", "ebx", "r13d", "r14d", "r15d", "ebp"),
-    16: ("ax", "di", "si", "dx", "cx", "r8w", "bx", "r13w", "r14w", "r15w", "bp"),
-    8: ("al", "dil", "sil", "dl", "cl", "r8b", "bl", "r13b", "r14b", "r15b", "bpl"),
-}
-_ARM64 = {64: tuple(f"x{n}" for n in range(11)), 32: tuple(f"w{n}" for n in range(11))}
-_REGISTERS: Mapping[str, Mapping[int, Sequence[str]]] = {"x86_64": _X86_64, "arm64": _ARM64}
 
 
 @attrs.frozen
@@ -70,14 +58,14 @@ def operation_contract(operation: ExtendedOperation, payloads: Iterable[int] = (
 
 
 def object_holds_the_contract(case: OperationCase) -> None:
-    """It has every attribute of the contract, of the right type and in range."""
+    """It is an ExtendedOperation whose attributes are of the right type and in range."""
     check_operation(case.operation)
 
 
 def payloads_are_judged(case: OperationCase) -> None:
     """`check_payload` gives None or a reason, the same at each call, and refuses what has more than 52 bits."""
     case.payloads()
-    for payload in (*case.known, 0, 1, (1 << PAYLOAD_BITS) - 1, *_random_payloads(200)):
+    for payload in (*case.known, 0, 1, (1 << PAYLOAD_BITS) - 1, *_random_payloads(case.operation, 200)):
         reason = case.operation.check_payload(payload)
         must(reason is None or (isinstance(reason, str) and reason), f"check_payload({payload:#x}) gave {reason!r}")
         must(reason == case.operation.check_payload(payload), f"check_payload({payload:#x}) changes its mind")
@@ -92,7 +80,7 @@ def proof_sequences_obey_the_rules(case: OperationCase) -> None:
     """A proof sequence is plain eBPF that only goes forward: no call, no exit, jumps stay in it."""
     for payload in case.payloads():
         sequence = case.operation.proof_sequence(payload)
-        wrong = _broken_rule(sequence, case.operation.max_instructions)
+        wrong = broken_rule(sequence, case.operation.max_instructions)
         must(wrong is None, f"proof_sequence({payload:#x}): {wrong}")
 
 
@@ -104,36 +92,49 @@ def proof_sequences_are_pure(case: OperationCase) -> None:
 
 
 def emits_are_pure_text(case: OperationCase) -> None:
-    """Each native form gives assembly text for every valid payload, the same at each call."""
+    """Each native form gives text for every valid payload, or "" to decline, the same at each call; each takes some."""
     for architecture, forms in case.operation.emits.items():
-        for form in forms:
+        registers = BY_ARCHITECTURE[architecture]
+        for number, form in enumerate(forms):
+            taken = False
             for payload in case.payloads():
-                text = form.assembly(payload, _namer(architecture))
-                what = f"{architecture} assembly({payload:#x})"
-                must(isinstance(text, str) and text.strip(), f"{what} is {text!r}, not text")
-                must(text == form.assembly(payload, _namer(architecture)), f"{what} changes from call to call")
+                values = case.operation.layout.decode(payload)
+                text = form.assembly(values, registers)
+                what = f"{architecture} form {number}, assembly({values})"
+                must(isinstance(text, str) and (text == "" or text.strip()), f"{what} is {text!r}, not text")
+                must(text == form.assembly(values, registers), f"{what} changes from call to call")
+                cost = form.cost_of(values)
+                must(isinstance(cost, int | float) and cost >= 0, f"{what}: its cost is {cost!r}")
+                taken = taken or bool(text)
+            must(taken, f"{architecture} form {number} declines every payload that was tried")
 
 
 def the_recognizer_finds_its_own_idiom(case: OperationCase) -> None:
-    """In a program that holds a proof sequence, the recognizer proposes that site for most payloads."""
-    sequences = {tuple(case.operation.proof_sequence(payload)) for payload in case.payloads()}
+    """In a program that holds a proof sequence, the recognizer proposes that site for most payloads.
+
+    An operation whose proof sequences do nothing, which is put between instructions, is not asked.
+    """
+    operation = case.operation
+    sequences = {tuple(operation.proof_sequence(payload)) for payload in case.payloads() if _does(operation, payload)}
+    if not sequences:
+        return
     longer = {sequence for sequence in sequences if len(sequence) > 1}
     before = (mov64_imm(0, 7), mov64_imm(1, 9))
     found = [
         sequence
         for sequence in longer or sequences
         if any(
-            site.start <= len(before) and site.start + site.length >= len(before) + len(sequence)
-            for site in _sites(case.operation, (*before, *sequence, exit_()))
+            match.indices and match.indices[0] <= len(before) and match.indices[-1] >= len(before) + len(sequence) - 1
+            for match in _matches(operation, (*before, *sequence, mov64_imm(0, 0), exit_()))
         )
     ]
     share = f"{len(found)} of its {len(longer or sequences)} proof sequences"
     must(2 * len(found) >= len(longer or sequences), f"the recognizer finds only {share}")
 
 
-def sites_lie_in_the_program(case: OperationCase) -> None:
-    """On any program the recognizer raises nothing, and its sites lie in the program and have valid payloads."""
-    must(not _sites(case.operation, ()), "it found a site in an empty program")
+def matches_lie_in_the_program(case: OperationCase) -> None:
+    """On any program the recognizer raises nothing, and its matches lie in the program and have valid payloads."""
+    must(not _matches(case.operation, ()), "it found a site in an empty program")
     sequences = [tuple(case.operation.proof_sequence(payload)) for payload in case.payloads()[:20]]
     chosen = random.Random(3)
     for _ in range(60):
@@ -141,8 +142,8 @@ def sites_lie_in_the_program(case: OperationCase) -> None:
         for _ in range(chosen.randrange(1, 12)):
             piece = chosen.choice(sequences) if chosen.random() < 0.4 else (_plain(chosen),)
             program += piece[: chosen.randrange(1, len(piece) + 1)] if chosen.random() < 0.3 else piece
-        _sites(case.operation, program)
-        _sites(case.operation, (*program, exit_()))
+        _matches(case.operation, program)
+        _matches(case.operation, (*program, exit_()))
 
 
 CLAIMS = (
@@ -152,95 +153,55 @@ CLAIMS = (
     proof_sequences_are_pure,
     emits_are_pure_text,
     the_recognizer_finds_its_own_idiom,
-    sites_lie_in_the_program,
+    matches_lie_in_the_program,
 )
 
 
-def _broken_rule(sequence: Sequence[Instruction], limit: int) -> str | None:
-    """Why a sequence is no proof sequence; None where it is one."""
-    if not 1 <= len(sequence) <= limit:
-        return f"it has {len(sequence)} instructions, 1 to {limit} are declared"
-    boundaries, slot = set(), 0
-    for instruction in sequence:
-        if not isinstance(instruction, Instruction):
-            return f"it holds {type(instruction).__name__}, not Instruction"
-        boundaries.add(slot)
-        slot += instruction.slots
-    boundaries.add(slot)
-    slot = 0
-    for index, instruction in enumerate(sequence):
-        slot += instruction.slots
-        if wrong := check_instruction(instruction):
-            return f"instruction {index} is not plain eBPF: {wrong}"
-        if instruction.opcode == LD_IMM64 and instruction.src != 0:
-            return f"instruction {index} loads a map, function or BTF id"
-        if instruction.cls == LD and (instruction.mode, instruction.size) != (IMM, DW):
-            return f"instruction {index} is a legacy packet load, which calls"
-        if instruction.cls not in (JMP, JMP32):
-            continue
-        if instruction.op in (CALL, EXIT, JCOND):
-            return f"instruction {index} calls, exits or loops"
-        distance = instruction.imm if (instruction.cls, instruction.op) == (JMP32, JA) else instruction.offset
-        if distance < 0 or slot + distance not in boundaries:
-            return f"instruction {index} jumps by {distance}, not forward to an instruction or just past the end"
-    return None
+def _does(operation: ExtendedOperation, payload: int) -> bool:
+    """Whether a site changes anything."""
+    stores = any(i.cls in (ST, STX, LDX) for i in operation.proof_sequence(payload))
+    return stores or bool(operation.use(payload).writes)
 
 
-def _sites(operation: ExtendedOperation, program: Sequence[Instruction]) -> Sequence[Site]:
-    """What the recognizer proposes, each site checked."""
-    sites = operation.recognize(program)
-    for site in sites:
-        must(isinstance(site, Site), f"recognize gave {type(site).__name__}, not Site")
-        inside = site.start >= 0 and site.length >= 1 and site.start + site.length <= len(program)
-        must(inside, f"{site} lies outside a program of {len(program)} instructions")
-        reason = operation.check_payload(site.payload)
-        must(reason is None, f"{site} has a payload that is not valid: {reason}")
-    return sites
+def _matches(operation: ExtendedOperation, program: Sequence[Instruction]) -> list[Match]:
+    """What the recognizer proposes, each match checked."""
+    matches = operation.recognize(View(program))
+    for match in matches:
+        must(isinstance(match, Match), f"recognize gave {type(match).__name__}, not Match")
+        indices = match.indices
+        ascending = all(a < b for a, b in itertools.pairwise(indices))
+        must(isinstance(indices, tuple) and ascending, f"{match}: its indices don't ascend")
+        inside = indices[0] >= 0 and indices[-1] < len(program) if indices else 0 <= match.at < len(program)
+        must(inside, f"{match} lies outside a program of {len(program)} instructions")
+        reason = operation.check_payload(match.payload)
+        must(reason is None, f"{match} has a payload that is not valid: {reason}")
+    return matches
 
 
 def _search(operation: ExtendedOperation, known: Iterable[int]) -> list[int]:
-    """Valid payloads: those known, small ones, ones with few bits, and what differs from a valid one by little."""
-    tried: set[int] = set()
+    """Valid payloads: those known, and those of fields at random and at their ends."""
     found: dict[int, None] = {}
-
-    def attempt(payload: int) -> None:
-        if payload not in tried:
-            tried.add(payload)
-            if operation.check_payload(payload) is None:
-                found[payload] = None
-
-    for payload in (*known, *range(1 << 12), *_random_payloads(12000)):
-        attempt(payload)
-    chosen = random.Random(4)
-    for _ in range(3000 if found else 0):
-        base = chosen.choice(list(found)[-512:])
-        attempt(base ^ 1 << chosen.randrange(PAYLOAD_BITS))
-        place = chosen.randrange(PAYLOAD_BITS - 3)
-        attempt(base & ~(15 << place) | chosen.randrange(16) << place)
+    for payload in (*known, *_random_payloads(operation, 4000)):
+        if payload not in found and operation.check_payload(payload) is None:
+            found[payload] = None
     return list(found)
 
 
-def _random_payloads(count: int) -> list[int]:
-    """Random bits of random width at random places, some of them two at once."""
+def _random_payloads(operation: ExtendedOperation, count: int) -> list[int]:
+    """Payloads whose fields are in range, one by one."""
     chosen = random.Random(5)
-
-    def piece() -> int:
-        width = chosen.randrange(1, PAYLOAD_BITS + 1)
-        return chosen.getrandbits(width) << chosen.randrange(PAYLOAD_BITS - width + 1)
-
-    return [piece() | (piece() if chosen.random() < 0.5 else 0) for _ in range(count)]
-
-
-def _namer(architecture: str) -> Callable[[int, int], str]:
-    """Register names by eBPF register and width in bits."""
-    names = _REGISTERS[architecture]
-
-    def name(register: int, width: int) -> str:
-        must(width in names, f"it asks for a register of {width} bits; {architecture} has {sorted(names)}")
-        must(0 <= register < len(names[width]), f"it asks for the register r{register}")
-        return names[width][register]
-
-    return name
+    payloads = []
+    for _ in range(count):
+        values = {}
+        for field in operation.layout.fields:
+            middle = chosen.randint(field.low, field.high)
+            ends = (field.low, field.high, NO_REGISTER if field.kind == TEMPORARY else middle)
+            values[field.name] = middle if chosen.random() < 0.7 else chosen.choice(ends)
+        try:
+            payloads.append(operation.layout.encode(**values))
+        except ValueError:
+            continue
+    return payloads
 
 
 def _plain(chosen: random.Random) -> Instruction:

@@ -1,0 +1,51 @@
+"""What recognizers are written with: the program as values and readers, and patterns over them."""
+
+from flowshunt.recognition.match import Match
+from flowshunt.recognition.pattern import (
+    NOTHING,
+    Bound,
+    Computed,
+    Found,
+    Operand,
+    Pattern,
+    alu,
+    constant,
+    find,
+    load,
+    low32,
+    match_instruction,
+    match_operand,
+    negate,
+    settle,
+    sign_extended,
+    store,
+    swapped,
+    terms,
+    value,
+)
+from flowshunt.recognition.view import View
+
+__all__ = [
+    "NOTHING",
+    "Bound",
+    "Computed",
+    "Found",
+    "Match",
+    "Operand",
+    "Pattern",
+    "View",
+    "alu",
+    "constant",
+    "find",
+    "load",
+    "low32",
+    "match_instruction",
+    "match_operand",
+    "negate",
+    "settle",
+    "sign_extended",
+    "store",
+    "swapped",
+    "terms",
+    "value",
+]
