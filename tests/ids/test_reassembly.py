@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from numba import types
 
 from flowshunt.compiled import column, kernel
-from flowshunt_ids.layout import PIECE, SEGMENT, SIDE
+from flowshunt_ids.layout import PIECE, SEGMENT, SIDE, SIDE_STREAM
 from flowshunt_ids.streams.pool import ARENA_USED, LOST_BYTES, NODES_USED, POOL, keep_pending, new_pool
 from flowshunt_ids.streams.reassembly import MAX_AHEAD, OUTPUT, Output, insert, inspect_pending
 
@@ -18,9 +18,9 @@ def put(pool, sides, seq, length, source):
     insert(pool, sides, 0, seq, length, source)
 
 
-@kernel(types.void(POOL, column(SIDE), types.boolean, OUTPUT))
-def cut(pool, sides, everything, out):
-    inspect_pending(pool, sides, 0, everything, out, 0, 0, 0)
+@kernel(types.void(POOL, column(SIDE), types.boolean, OUTPUT, OUTPUT))
+def cut(pool, sides, everything, out, app):
+    inspect_pending(pool, sides, 0, everything, out, app, 0, 0, 0)
 
 
 class Side:
@@ -33,6 +33,7 @@ class Side:
             self.sides[name] = -1
         for name in ("start", "seen", "next", "acked"):
             self.sides[name] = start
+        self.sides["flags"] = SIDE_STREAM
         self.start = start
         self.given = []
 
@@ -47,7 +48,7 @@ class Side:
         if end is not None:
             self.sides["acked"][0] = (self.start + end) % 2**32
         if end is not None or everything:
-            cut(self.pool, self.sides, everything, out)
+            cut(self.pool, self.sides, everything, out, out)
         found = []
         for segment in out.segments[: out.counts[0]]:
             text = b""

@@ -93,6 +93,8 @@ GROUP_DROP = 1 << 3
 """A rule drops the whole flow on the direction's first packet."""
 GROUP_RULES = 1 << 4
 """Has any rule."""
+GROUP_APP = 1 << 5
+"""An application layer is looked at."""
 
 SEGMENT = np.dtype(
     [
@@ -118,6 +120,12 @@ SEGMENT_ESTABLISHED = 1 << 3
 SEGMENT_TO_CLIENT = 1 << 4
 SEGMENT_CHUNK = 1 << 5
 """Reassembled stream data: a match on it acts on the flow."""
+SEGMENT_LOOK = 1 << 6
+"""For a parser: rules look at the direction's transactions now, with this row's packet."""
+SEGMENT_END = 1 << 7
+"""For a parser: nothing more comes in this direction."""
+SEGMENT_GAP = 1 << 8
+"""For a parser: as many bytes as `group` says were lost before this."""
 
 PIECE = np.dtype([("source", "<i8"), ("length", "<i4"), ("arena", "<i4")])
 """Bytes of a segment: where they lie in the batch's buffer (arena 0) or in the arena (arena 1)."""
@@ -151,7 +159,8 @@ SIDE = np.dtype(
         ("edge", "<u4"),  # the other side's window reaches to here
         ("flags", "<i4"),  # the SIDE_ bits
         ("scale", "<i4"),  # window scale that this side announced; NO_SCALE: none
-        ("pad", "<i4", (3,)),
+        ("parsed", "<u4"),  # given to a parser up to here
+        ("pad", "<i4", (2,)),
     ]
 )
 assert SIDE.itemsize == 64
@@ -173,6 +182,15 @@ SIDE_STREAM = 1 << 6
 """Its group wants stream data."""
 SIDE_TRIGGER = 1 << 7
 """What is acknowledged is inspected with its next packet: a message of its application is complete."""
+
+SIDE_APP = 1 << 8
+"""Its data goes to a parser of the application layer."""
+SIDE_KEEPS = SIDE_STREAM | SIDE_APP
+"""Its data is put in order."""
+SIDE_NEWS = 1 << 9
+"""A parser was given data of it since its last packet."""
+SIDE_ENDED = 1 << 10
+"""A parser was told that nothing more comes."""
 
 SESSION = np.dtype(
     [

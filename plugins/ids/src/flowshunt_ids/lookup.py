@@ -14,6 +14,7 @@ from flowshunt.packets.headers import FRAGMENT, HEADER
 from flowshunt_ids.header_classes import CLASS_TABLES, FLOWLESS, NO_PORTS, ClassTables
 from flowshunt_ids.layout import (
     GROUP,
+    GROUP_APP,
     GROUP_RULES,
     GROUP_STREAM,
     NO_SCALE,
@@ -21,6 +22,8 @@ from flowshunt_ids.layout import (
     SESSION,
     SESSION_IDLE,
     SIDE,
+    SIDE_APP,
+    SIDE_KEEPS,
     SIDE_STREAM,
 )
 from flowshunt_ids.streams.pool import POOL, Pool
@@ -163,9 +166,10 @@ def open_flows(
         source_port = tables.port_class[source_port]
         destination_port = tables.port_class[destination_port]
         protocol = tables.protocol_class[flows[at, FLOW_PROTOCOL]]
+        parsed = False
         for side in range(2 * at, 2 * at + 2):
             me = sides[side]
-            if me.flags & SIDE_STREAM and (me.head >= 0 or me.ahead >= 0):
+            if me.flags & SIDE_KEEPS and (me.head >= 0 or me.ahead >= 0):
                 forget(pool, sides, side)
             if side & 1:
                 first = _first_key(destination, source)
@@ -177,7 +181,7 @@ def open_flows(
             me.head = me.tail = me.ahead = me.ahead_tail = -1
             me.ahead_count = me.flags = 0
             me.scale = NO_SCALE
-            me.start = me.seen = me.next = me.acked = me.edge = np.uint32(0)
+            me.start = me.seen = me.next = me.acked = me.edge = me.parsed = np.uint32(0)
             me.group = group
             if group < 0:
                 missing[count, 0] = first
@@ -188,6 +192,12 @@ def open_flows(
                 session.flags &= ~SESSION_IDLE
             if groups[group].flags & GROUP_STREAM:
                 me.flags |= SIDE_STREAM
+            if groups[group].flags & GROUP_APP:
+                parsed = True
+        if parsed and (flows[at, FLOW_PROTOCOL] == _TCP or flows[at, FLOW_PROTOCOL] == _UDP):
+            session.flags &= ~SESSION_IDLE
+            sides[2 * at].flags |= SIDE_APP
+            sides[2 * at + 1].flags |= SIDE_APP
     return count
 
 

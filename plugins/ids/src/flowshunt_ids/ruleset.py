@@ -22,6 +22,11 @@ class RuleSet:
     prefilter: Prefilter
     policy: BypassPolicy
 
+    @property
+    def has_app_layer(self) -> bool:
+        """Whether any rule looks at an application layer."""
+        return False
+
     def groups(self) -> RuleGroups:
         """A fresh table of rule groups."""
         return RuleGroups(self.loaded.rules, self.encoded, self.classes, self.prefilter.classes, self.policy)

@@ -67,6 +67,7 @@ class Stages:
         self._out_candidates = np.empty(CANDIDATES + len(self._rules), CANDIDATE)
         self._buffer = np.empty(SLICE, np.uint8)
         self._output_rows = (np.empty(0, SEGMENT), np.empty(0, PIECE))
+        self._app_rows = (np.empty(0, SEGMENT), np.empty(0, PIECE))
         self._row_groups = np.empty(0, np.int32)
         self._row_flags = np.empty(0, np.uint8)
         self._touched = np.empty(0, np.int32)
@@ -90,8 +91,8 @@ class Stages:
 
     def finish(self, flows: NDArray[Any], ended: NDArray[np.int32]) -> Verdicts:
         """Inspect what flows that ended have pending."""
-        out = self._output(0, len(ended))
-        end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, ended)
+        out, app = self._output(0, len(ended)), self._app_output(0, len(ended))
+        end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, app, ended)
         candidates = self._inspect_segments(out, NO_PACKETS)
         result = BatchDecisions()
         if len(candidates):
@@ -125,9 +126,9 @@ class Stages:
         frames = batch.frames
         packets = packets_of(frames, batch.headers, extra)
         ended = opening.ended if opening is not None else _NO_SIDES
-        out = self._output(count, len(ended))
+        out, app = self._output(count, len(ended)), self._app_output(count, len(ended))
         if len(ended):
-            end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, ended)
+            end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, app, ended)
         if opening is not None:
             self._open(opening)
         if count > len(self._row_flags):
@@ -154,6 +155,7 @@ class Stages:
             self._sessions,
             self._sides,
             out,
+            app,
             packets,
             batch.slot,
             batch.direction,
@@ -199,6 +201,15 @@ class Stages:
             room = pieces + pieces // 4
             self._output_rows = (np.empty(room, SEGMENT), np.empty(room, PIECE))
         return Output(*self._output_rows, np.zeros(3, np.int64))
+
+    def _app_output(self, rows: int, ended: int) -> Output:
+        """Room for everything that parsers can be told of a batch; none where no rule asks for an application layer."""
+        if self._set.has_app_layer:
+            pieces = int(self._pool.state[NODES_USED]) + 8 * rows + 6 * ended + 64
+            if pieces > len(self._app_rows[0]):
+                room = pieces + pieces // 4
+                self._app_rows = (np.empty(room, SEGMENT), np.empty(room, PIECE))
+        return Output(*self._app_rows, np.zeros(3, np.int64))
 
     def _open(self, batch: InspectionBatch) -> None:
         """Clear the state of the flows that begin in a batch, and find their groups."""

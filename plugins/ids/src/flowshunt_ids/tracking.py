@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from flowshunt.compiled import column, kernel
 from flowshunt.engine import DROPPED, SKIPPED
+from flowshunt.flows.record import TcpState
 from flowshunt.packets.headers import FRAGMENT, HEADER
 from flowshunt_ids.layout import (
     GROUP,
@@ -22,7 +23,9 @@ from flowshunt_ids.layout import (
     ROW_PASSED,
     SEGMENT_CHUNK,
     SEGMENT_DATAGRAM,
+    SEGMENT_END,
     SEGMENT_ESTABLISHED,
+    SEGMENT_LOOK,
     SEGMENT_PACKET,
     SEGMENT_STREAM,
     SEGMENT_TO_CLIENT,
@@ -32,9 +35,13 @@ from flowshunt_ids.layout import (
     SESSION_QUIET,
     SIDE,
     SIDE_ALL,
+    SIDE_APP,
     SIDE_DEPTH,
+    SIDE_ENDED,
     SIDE_FIRST,
     SIDE_FLUSH,
+    SIDE_KEEPS,
+    SIDE_NEWS,
     SIDE_STREAM,
     SIDE_TOUCHED,
     SIDE_TRIGGER,
@@ -44,8 +51,10 @@ from flowshunt_ids.streams.pool import POOL, Pool
 from flowshunt_ids.streams.reassembly import (
     OUTPUT,
     Output,
+    add_mark,
     add_piece,
     add_segment,
+    deliver,
     distance,
     forget,
     inspect_pending,
@@ -57,6 +66,7 @@ _SIDES = column(SIDE)
 _SESSIONS = column(SESSION)
 _HEADERS = column(HEADER, readonly=True)
 _TCP = 6
+_CLOSED = int(TcpState.CLOSED)
 
 
 @kernel(types.boolean(_SIDES, _I64, _I64), inline=True, entry=False)
@@ -68,6 +78,8 @@ def _due(sides: NDArray[Any], side: int, chunk: int) -> bool:
     if me.flags & (SIDE_FLUSH | SIDE_ALL):
         return True
     ready = distance(me.acked, me.seen)
+    if not me.flags & SIDE_STREAM:
+        return ready > 0
     return ready >= chunk or (ready > 0 and (me.flags & SIDE_TRIGGER) != 0)
 
 
@@ -89,6 +101,7 @@ def _whole_payload(
         _SESSIONS,
         _SIDES,
         OUTPUT,
+        OUTPUT,
         PACKETS,
         column(np.int32, readonly=True),
         column(np.uint8, readonly=True),
@@ -107,6 +120,7 @@ def track(
     sessions: NDArray[Any],
     sides: NDArray[Any],
     out: Output,
+    app: Output,
     packets: Packets,
     slot: NDArray[np.int32],
     direction: NDArray[np.uint8],
@@ -120,6 +134,7 @@ def track(
 ) -> Any:
     """Follow the packets of a batch in the order of their rows in `order`.
 
+    app: what goes to parsers, see `deliver`, with marks for when rules look at it and where a direction ends.
     row_group: for rows of no flow the group (-1: none), for the others it is filled in. row_flags (ROW_), disposition:
     filled in. touched: sides that have data of this batch, room for one a row; bypasses: pairs of slot and request
     number, room for two pairs a row. Returns the number of pairs; the number of touched sides is `out.counts[2]`.
@@ -189,7 +204,7 @@ def track(
                     touched_count += 1
                 if settings[STREAM_BYPASS] and sides[side].flags & SIDE_DEPTH and not pending:
                     other = sides[side ^ 1].flags
-                    if other & SIDE_DEPTH or not other & SIDE_STREAM:
+                    if other & SIDE_DEPTH or not other & SIDE_KEEPS:
                         sessions[at].flags |= SESSION_BYPASSED
                         sessions[at].stopped = turn
                         bypasses[2 * bypass_count] = np.int32(at)
@@ -199,7 +214,24 @@ def track(
             flags |= ROW_ESTABLISHED
         row_flags[row] = np.uint8(flags)
         marks = (SEGMENT_ESTABLISHED if flags & ROW_ESTABLISHED else 0) | (SEGMENT_TO_CLIENT if side & 1 else 0)
-        if sides[side].flags & SIDE_STREAM:
+        if sides[side].flags & SIDE_APP:
+            if header.protocol != _TCP:
+                if length > 0 and not fragment:
+                    first = app.counts[1]
+                    if add_piece(app, base + np.int64(header.payload), length, 0):
+                        add_segment(app, first, row, at, 0, 0, length, marks | SEGMENT_LOOK)
+            elif sides[side ^ 1].flags & SIDE_APP:
+                other = sides[side ^ 1]
+                deliver(
+                    pool,
+                    sides,
+                    side ^ 1,
+                    other.next if distance(other.next, other.acked) < 0 else other.acked,
+                    app,
+                    row,
+                    marks,
+                )
+        if header.protocol == _TCP and sides[side].flags & SIDE_KEEPS:
             if _due(sides, side, settings[CHUNK_TO_SERVER + (side & 1)]):
                 inspect_pending(
                     pool,
@@ -207,12 +239,21 @@ def track(
                     side,
                     (sides[side].flags & SIDE_ALL) != 0,
                     out,
+                    app,
                     row,
                     groups[group].stream_scan,
                     marks | SEGMENT_STREAM | SEGMENT_CHUNK,
                 )
                 sides[side].flags &= ~SIDE_TRIGGER
-            if length > 0 and not flags & ROW_ADDED and not fragment:
+            if sides[side].flags & SIDE_APP:
+                look: Any = np.int64(sides[side].flags & SIDE_NEWS)
+                if session.tcp == _CLOSED and not sides[side].flags & SIDE_ENDED:
+                    sides[side].flags |= SIDE_ENDED
+                    add_mark(app, row, at, 0, marks | SEGMENT_LOOK | SEGMENT_END)
+                elif look != 0:
+                    add_mark(app, row, at, 0, marks | SEGMENT_LOOK)
+                sides[side].flags &= ~SIDE_NEWS
+            if sides[side].flags & SIDE_STREAM and length > 0 and not flags & ROW_ADDED and not fragment:
                 _whole_payload(
                     headers,
                     out,
@@ -246,13 +287,16 @@ def special_packets(headers: NDArray[Any], fragments: NDArray[np.int64]) -> Any:
     return count, tunnelled
 
 
-@kernel(types.void(POOL, column(GROUP, readonly=True), _SESSIONS, _SIDES, OUTPUT, column(np.int32, readonly=True)))
+@kernel(
+    types.void(POOL, column(GROUP, readonly=True), _SESSIONS, _SIDES, OUTPUT, OUTPUT, column(np.int32, readonly=True))
+)
 def end_flows(
     pool: Pool,
     groups: NDArray[Any],
     sessions: NDArray[Any],
     sides: NDArray[Any],
     out: Output,
+    app: Output,
     ended: NDArray[np.int32],
 ) -> None:
     """Give out what flows that ended have pending, acknowledged or not."""
@@ -262,7 +306,7 @@ def end_flows(
             continue
         quiet = (sessions[slot].flags & (SESSION_BYPASSED | SESSION_QUIET | SESSION_IDLE)) != 0
         for side in range(2 * slot, 2 * slot + 2):
-            if not sides[side].flags & SIDE_STREAM:
+            if not sides[side].flags & SIDE_KEEPS:
                 continue
             if quiet:
                 forget(pool, sides, side)
@@ -273,6 +317,7 @@ def end_flows(
                     side,
                     True,
                     out,
+                    app,
                     -1,
                     groups[sides[side].group].stream_scan,
                     SEGMENT_STREAM
@@ -280,7 +325,10 @@ def end_flows(
                     | (SEGMENT_ESTABLISHED if sessions[slot].tcp >= 3 else 0)
                     | (SEGMENT_TO_CLIENT if side & 1 else 0),
                 )
-            sides[side].flags &= ~SIDE_STREAM
+        for side in range(2 * slot, 2 * slot + 2):
+            if sides[side].flags & SIDE_APP and not quiet:
+                add_mark(app, -1, slot, 0, SEGMENT_LOOK | SEGMENT_END | (SEGMENT_TO_CLIENT if side & 1 else 0))
+            sides[side].flags &= ~SIDE_KEEPS
 
 
 @kernel(types.void(POOL, _SIDES, column(np.int32, readonly=True)))
@@ -288,6 +336,16 @@ def close_flows(pool: Pool, sides: NDArray[Any], slots: NDArray[np.int32]) -> No
     """Give up what flows have pending that are not inspected any more."""
     for at in range(len(slots)):
         for side in range(2 * np.int64(slots[at]), 2 * np.int64(slots[at]) + 2):
-            if sides[side].flags & SIDE_STREAM:
+            if sides[side].flags & SIDE_KEEPS:
                 forget(pool, sides, side)
-                sides[side].flags &= ~SIDE_STREAM
+                sides[side].flags &= ~SIDE_KEEPS
+
+
+@kernel(types.void(POOL, _SIDES, column(np.int32, readonly=True)))
+def stop_parsing(pool: Pool, sides: NDArray[Any], slots: NDArray[np.int32]) -> None:
+    """Give no more of these flows to parsers; what no rule wants of their streams either is given up."""
+    for at in range(len(slots)):
+        for side in range(2 * np.int64(slots[at]), 2 * np.int64(slots[at]) + 2):
+            if sides[side].flags & SIDE_APP and not sides[side].flags & SIDE_STREAM:
+                forget(pool, sides, side)
+            sides[side].flags &= ~SIDE_APP

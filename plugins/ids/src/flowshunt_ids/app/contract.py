@@ -17,7 +17,7 @@ NOT_YET = -1
 
 
 @attrs.frozen
-class Signature:
+class DetectionPattern:
     """Bytes by which a protocol is recognized at the begin of what one direction sends, at any port.
 
     offset, depth: the bytes stand wholly in [offset, depth) of the direction's data; depth None: right at `offset`.
@@ -37,7 +37,7 @@ class Signature:
 
 @attrs.frozen
 class Probe:
-    """A function that recognizes a protocol at certain ports, where signatures did not.
+    """A function that recognizes a protocol at certain ports, where patterns did not.
 
     look: takes the direction's first bytes; True: it is this protocol, False: it is not, None: more bytes are needed.
     ports: of the server; the setting `app-layer.protocols.NAME.detection-ports.dp` wins over them. None: any port.
@@ -142,7 +142,7 @@ class AppProtocol:
         transports: 6 and 17.
         open: makes a flow's parser.
         done: for each direction the progress at which it is complete.
-        signatures, probes: how it is recognized. first: who speaks first, for parsers that need the other side too.
+        patterns, probes: how it is recognized. first: who speaks first, for parsers that need the other side too.
         events: names for `app-layer-event:NAME.EVENT`.
         eve: the transaction's event for EVE: (event type, fields), or None where there is nothing to tell.
         requires: the distribution that has to be installed for it, where that is not this one.
@@ -153,7 +153,7 @@ class AppProtocol:
     done: tuple[int, int]
     transports: frozenset[int] = frozenset({6})
     aliases: tuple[str, ...] = ()
-    signatures: tuple[Signature, ...] = ()
+    patterns: tuple[DetectionPattern, ...] = ()
     probes: tuple[Probe, ...] = ()
     events: frozenset[str] = frozenset()
     eve: Callable[[Any], tuple[str, dict[str, Any]] | None] | None = None

@@ -7,7 +7,18 @@ from numba import types
 from numpy.typing import NDArray
 
 from flowshunt.compiled import column, kernel
-from flowshunt_ids.layout import PIECE, SEGMENT, SIDE
+from flowshunt_ids.layout import (
+    PIECE,
+    SEGMENT,
+    SEGMENT_CHUNK,
+    SEGMENT_ESTABLISHED,
+    SEGMENT_GAP,
+    SEGMENT_TO_CLIENT,
+    SIDE,
+    SIDE_APP,
+    SIDE_NEWS,
+    SIDE_STREAM,
+)
 from flowshunt_ids.streams.pool import GAPS, LOST_BYTES, POOL, Pool, retire, take_node
 
 _I64 = types.int64
@@ -206,17 +217,80 @@ def add_segment(
     out.counts[0] = at + 1
 
 
-@kernel(types.void(POOL, _SIDES, _I64, types.boolean, OUTPUT, _I64, _I64, _I64), entry=False)
+@kernel(types.void(OUTPUT, _I64, _I64, _I64, _I64), entry=False)
+def add_mark(out: Output, row: int, slot: int, value: int, flags: int) -> None:
+    """A segment without bytes, which tells a parser something. `value` stands in the place of the group."""
+    at = out.counts[0]
+    if at >= len(out.segments):
+        return
+    segment = out.segments[at]
+    segment.row = row
+    segment.slot = slot
+    segment.group = value
+    segment.start = segment.length = segment.scan = 0
+    segment.first_piece = out.counts[1]
+    segment.pieces = 0
+    segment.flags = flags
+    out.counts[0] = at + 1
+
+
+@kernel(types.void(POOL, _SIDES, _I64, types.uint32, OUTPUT, _I64, _I64), entry=False)
+def deliver(pool: Pool, sides: NDArray[Any], side: int, end: Any, app: Output, row: int, flags: int) -> None:
+    """Give a side's data up to `end` to its parser, as segments of `app`. Nothing is cut off: that is left to
+    `inspect_pending`, which delivers before it cuts."""
+    me = sides[side]
+    if distance(end, me.parsed) <= 0:
+        return
+    flags = (flags & (SEGMENT_ESTABLISHED | SEGMENT_CHUNK)) | (SEGMENT_TO_CLIENT if side & 1 else 0)
+    first = app.counts[1]
+    length = np.int64(0)
+    place = me.parsed
+    node = me.head
+    while node >= 0:
+        begin = pool.nodes[node].seq
+        if distance(end, begin) <= 0:
+            break
+        missing = distance(begin, place)
+        if missing > 0:
+            add_segment(app, first, row, side >> 1, 0, 0, length, flags)
+            first = app.counts[1]
+            length = np.int64(0)
+            add_mark(app, row, side >> 1, missing, flags | SEGMENT_GAP)
+            place = begin
+            missing = np.int64(0)
+        part = min(np.int64(pool.nodes[node].length), distance(end, begin)) + missing
+        arena = 1 if pool.nodes[node].block >= 0 else 0
+        if part > 0 and add_piece(app, pool.nodes[node].source - missing, part, arena):
+            length += part
+            place = np.uint32(np.int64(place) + part)
+        node = pool.nodes[node].next
+    add_segment(app, first, row, side >> 1, 0, 0, length, flags)
+    me.parsed = end
+    me.flags |= SIDE_NEWS
+
+
+@kernel(types.void(POOL, _SIDES, _I64, types.boolean, OUTPUT, OUTPUT, _I64, _I64, _I64), entry=False)
 def inspect_pending(
-    pool: Pool, sides: NDArray[Any], side: int, everything: bool, out: Output, row: int, scan: int, flags: int
+    pool: Pool,
+    sides: NDArray[Any],
+    side: int,
+    everything: bool,
+    out: Output,
+    app: Output,
+    row: int,
+    scan: int,
+    flags: int,
 ) -> None:
     """Cut off what one side has pending, up to what is acknowledged or everything, as segments; holes part segments."""
     me = sides[side]
     group = me.group
+    wanted = (me.flags & SIDE_STREAM) != 0
     while True:
         end = me.next
         if not everything and distance(me.acked, end) < 0:
             end = me.acked
+        if me.flags & SIDE_APP:
+            deliver(pool, sides, side, end, app, row, flags)
         first = out.counts[1]
         length = np.int64(0)
         node = me.head
@@ -227,10 +301,11 @@ def inspect_pending(
             whole = part >= pool.nodes[node].length
             if whole:
                 part = pool.nodes[node].length
-            if add_piece(out, pool.nodes[node].source, part, 1 if pool.nodes[node].block >= 0 else 0):
-                length += part
-            else:
-                pool.state[LOST_BYTES] += part
+            if wanted:
+                if add_piece(out, pool.nodes[node].source, part, 1 if pool.nodes[node].block >= 0 else 0):
+                    length += part
+                else:
+                    pool.state[LOST_BYTES] += part
             if not whole:
                 pool.nodes[node].source += part
                 pool.nodes[node].seq = np.uint32(np.int64(pool.nodes[node].seq) + part)

@@ -25,8 +25,8 @@ from flowshunt_ids.layout import (
     SIDE_ALL,
     SIDE_DEPTH,
     SIDE_FLUSH,
+    SIDE_KEEPS,
     SIDE_STARTED,
-    SIDE_STREAM,
     SIDE_TRIGGER,
 )
 from flowshunt_ids.streams.pool import DEPTH_REACHED, POOL, Pool
@@ -104,7 +104,7 @@ def _begins_http(data: NDArray[np.uint8], at: int, length: int) -> bool:
 def _start(sides: NDArray[Any], side: int, seq: Any) -> None:
     """Set where a side's stream begins."""
     me = sides[side]
-    me.start = me.seen = me.next = me.acked = seq
+    me.start = me.seen = me.next = me.acked = me.parsed = seq
     me.edge = np.uint32(seq + np.uint32(65535))
     me.flags |= SIDE_STARTED
 
@@ -224,7 +224,7 @@ def follow(
                 sessions[session].flags |= SESSION_MESSAGES
         elif sessions[session].flags & SESSION_MESSAGES:
             sides[other].flags |= SIDE_TRIGGER
-        if me.flags & SIDE_STREAM and not me.flags & SIDE_DEPTH:
+        if me.flags & SIDE_KEEPS and not me.flags & SIDE_DEPTH:
             kept: Any = length
             depth = settings[DEPTH]
             if depth > 0:
