@@ -74,7 +74,8 @@ class Emission:
                 return True
             if i.opcode & 7 == 3 and i.opcode & 0xE0 == 0xC0 and register in (i.src, i.dst):
                 return True
-        return False
+        start, end = image.functions[self.function], image.ends[self.function]
+        return any(start <= site.start < end and site.changes >> register & 1 for site in image.sites)
 
     def calls(self) -> bool:
         """Whether the function at hand calls anything."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from flowshunt.errors import CapabilityError, InputError
+from flowshunt.operation import CPU_FEATURES
 from flowshunt_ebpf.native import assembler, state
 from flowshunt_ebpf.native.code_memory import CodeMemory
 from flowshunt_ebpf.native.emission import CHECK_CALL, TAIL_CALL
@@ -30,6 +31,7 @@ _MACHINES: Final = {
     "aarch64": assembler.ARM64,
     "arm64": assembler.ARM64,
 }
+_KNOWN_FEATURES: Final = frozenset[str]().union(*CPU_FEATURES.values())
 _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)
 _REPEAT: Final = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)
 
@@ -50,7 +52,7 @@ def features() -> frozenset[str]:
     except OSError:
         return frozenset()
     line = next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), "")
-    return frozenset(line.partition(":")[2].split()) & {"bmi1", "bmi2", "movbe", "atomics"}
+    return frozenset(line.partition(":")[2].split()) & _KNOWN_FEATURES
 
 
 def helper_address(number: int) -> int:

@@ -40,7 +40,7 @@ from flowshunt_ebpf.contexts.access import context_accesses
 from flowshunt_ebpf.contexts.layout import BY_TYPE, MEMORY, Context
 from flowshunt_ebpf.maps.map import Map
 from flowshunt_ebpf.maps.supported import HELPER_KINDS, supported_names
-from flowshunt_ebpf.program import Program
+from flowshunt_ebpf.program import Program, Site
 from flowshunt_ebpf.program.helper_calls import helper_name
 
 
@@ -76,6 +76,7 @@ class Image:
         pointers: for loads that may be of a packet pointer from the context: where the real one lies from r1.
         known_map: the map in r1, for helper calls where the instructions just before say so.
         helpers: numbers of the helpers that it calls.
+        sites: those of the program's sites that its native code may be used for.
     """
 
     program: Program
@@ -91,6 +92,7 @@ class Image:
     pointers: Mapping[int, int]
     known_map: Mapping[int, Map]
     helpers: frozenset[int]
+    sites: tuple[Site, ...] = ()
 
 
 def context_of(program: Program) -> Context:
@@ -199,6 +201,7 @@ def prepare(program: Program, maps: Sequence[Map] = (), *, context: Context | No
         pointers,
         known,
         frozenset(helpers),
+        _usable_sites(program, instructions, targets, functions, pointers),
     )
 
 
@@ -283,6 +286,39 @@ def _functions(program: Program, targets: list[int]) -> tuple[tuple[int, ...], t
             if target >= 0 and not sub.start <= target < sub.end and program.instructions[index].opcode != CALL_K:
                 raise InputError(f"a jump out of function {sub.name}", program.where(index), "jump inside it, or call")
     return tuple(s.start for s in subprograms), tuple(s.end for s in subprograms)
+
+
+def _usable_sites(
+    program: Program,
+    instructions: tuple[Instruction, ...],
+    targets: list[int],
+    functions: tuple[int, ...],
+    pointers: Mapping[int, int],
+) -> tuple[Site, ...]:
+    """The sites that are entered at their start alone, left at their end alone, and not touched by the rewriting."""
+    usable: list[Site] = []
+    if not program.sites:
+        return ()
+    landed: dict[int, list[int]] = {}
+    for index, target in enumerate(targets):
+        if target >= 0:
+            landed.setdefault(target, []).append(index)
+    end = 0
+    for site in program.sites:
+        inside = range(site.start, site.end)
+        if site.start < end or site.length < 1 or site.end >= len(instructions):
+            continue
+        if any(start in inside[1:] for start in functions) or any(index in pointers for index in inside):
+            continue
+        if instructions[site.start : site.end] != program.instructions[site.start : site.end]:
+            continue
+        if any(by not in inside for index in inside[1:] for by in landed.get(index, ())):
+            continue
+        if any(targets[index] >= 0 and not index < targets[index] <= site.end for index in inside):
+            continue
+        usable.append(site)
+        end = site.end
+    return tuple(usable)
 
 
 def _rewrite(

@@ -1,4 +1,8 @@
-"""The just-in-time compiler: an image to machine code, in one call of the assembler. One instruction at a time."""
+"""The just-in-time compiler: an image to machine code, in one call of the assembler.
+
+One instruction at a time, but for sites with a proved native form: there, and only where accesses are not checked at
+run time, the proved bytes stand for the whole run.
+"""
 
 import struct
 from bisect import bisect_right
@@ -68,6 +72,16 @@ def target(architecture: str) -> tuple[ModuleType, ModuleType]:
     )
 
 
+def _native_forms(image: Image, architecture: str, features: frozenset[str]) -> dict[int, tuple[int, bytes]]:
+    """By their first instruction, the ends of the sites that have a proved native form, and its bytes."""
+    found = {}
+    for site in image.sites:
+        form = site.form(image.instructions, architecture, features)
+        if form is not None:
+            found[site.start] = (site.end, form.code)
+    return found
+
+
 def compile_image(
     image: Image,
     architecture: str,
@@ -101,15 +115,21 @@ def compile_image(
     emit = instructions.instruction
     jump_targets = set(image.targets)
     program = image.instructions
+    forms = {} if checked else _native_forms(image, architecture, features)
     for number, (start, end) in enumerate(zip(image.functions, image.ends, strict=True)):
         e.function = number
         lines.append(f"F{start}:")
         calls.enter(e)
+        native_end = 0
         for index in range(start, end):
             e.index = index
-            if offsets or index in jump_targets:
+            if offsets or (index in jump_targets and index >= native_end):
                 lines.append(f"I{index}:")
-            emit(e, program[index])
+            if index in forms:
+                native_end, code = forms[index]
+                lines.append(f".byte {', '.join(map(str, code))}")
+            if index >= native_end:
+                emit(e, program[index])
     lines.append("shared:")
     calls.shared(e)
     marks = ["repeat", "shared", *(f"F{start}" for start in image.functions)]

@@ -6,6 +6,7 @@ from flowshunt_ebpf.program.liveness import Liveness, liveness
 from flowshunt_ebpf.program.map_definition import MapDefinition, MapFlag, MapType, Pinning
 from flowshunt_ebpf.program.program import Function, Program, SourceLine, Subprogram
 from flowshunt_ebpf.program.program_type import AttachType, ProgramType, SectionKind, section_kind
+from flowshunt_ebpf.program.site import NativeForm, Site, proof_token
 
 __all__ = [
     "HELPERS",
@@ -18,15 +19,18 @@ __all__ = [
     "MapDefinition",
     "MapFlag",
     "MapType",
+    "NativeForm",
     "Pinning",
     "Program",
     "ProgramType",
     "SectionKind",
+    "Site",
     "SourceLine",
     "Subprogram",
     "control_flow",
     "helper_arguments",
     "helper_name",
     "liveness",
+    "proof_token",
     "section_kind",
 ]

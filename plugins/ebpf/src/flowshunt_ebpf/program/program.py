@@ -10,6 +10,7 @@ from flowshunt.errors import InputError
 from flowshunt.insn import CALL_K, LD_IMM64, PSEUDO_CALL, PSEUDO_FUNC, Instruction, decode, encode
 from flowshunt_ebpf.program.map_definition import MapDefinition
 from flowshunt_ebpf.program.program_type import AttachType, ProgramType
+from flowshunt_ebpf.program.site import Site
 
 
 @attrs.frozen
@@ -84,6 +85,8 @@ class Program:
             instruction needs is not to be had (CO-RE, a weak kernel function).
         btf: the BTF that type ids and string offsets refer to; empty: none.
         big_endian: the object's byte order.
+        sites: runs of instructions that native code may do otherwise, ascending; whoever changes instructions drops
+            them.
     """
 
     instructions: tuple[Instruction, ...]
@@ -100,6 +103,7 @@ class Program:
     poisoned: Mapping[int, str] = attrs.field(factory=dict, hash=False)
     btf: bytes = attrs.field(default=b"", repr=False)
     big_endian: bool = False
+    sites: tuple[Site, ...] = attrs.field(default=(), repr=False, eq=False)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, name: str = "main", type: ProgramType = ProgramType.UNSPEC) -> "Program":
