@@ -9,10 +9,11 @@ import attrs
 
 from flowshunt.errors import CapabilityError
 from flowshunt_ebpf.kernel import load, syscall
+from flowshunt_ebpf.kernel.plain_types import with_plain_types
 from flowshunt_ebpf.kernel.syscall import KernelError
 from flowshunt_ebpf.program import Program, ProgramType
 
-_NO_REASONS: Final = ("processed ", "verification time", "stack depth", "insns_processed")
+_NO_REASONS: Final = ("verification time", "stack depth", "insns_processed")
 
 
 @attrs.frozen
@@ -47,6 +48,7 @@ def judge(program: Program) -> KernelJudgement:
     lacking = syscall.missing()
     if lacking:
         raise CapabilityError(f"the kernel can't be asked here: {lacking}")
+    program = with_plain_types(program)
     with ExitStack() as stack:
         try:
             btf_fd = load.load_btf(program.btf)
@@ -69,8 +71,8 @@ def judge(program: Program) -> KernelJudgement:
 
 def last_words(log: str) -> str:
     """The line of a verifier's log that says why it refused the program."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    lines = [line for line in lines if not line.startswith(_NO_REASONS)]
+    lines = [line.partition("processed ")[0].strip() for line in log.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(_NO_REASONS)]
     return lines[-1] if lines else ""
 
 
