@@ -1,4 +1,4 @@
-"""From candidates to verdicts: flowbits, thresholds, pass and drop, bypass, alerts. Python, for matches only."""
+"""From candidates to verdicts: what rules remember, thresholds, pass and drop, bypass, alerts. For matches only."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,11 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowshunt.engine import Alert, InspectionBatch
+from flowshunt_ids.conditions import PacketConditions, PacketSource, PacketView
+from flowshunt_ids.flow_integers import FlowIntegers
 from flowshunt_ids.flowbits import FlowbitTable
 from flowshunt_ids.groups import BypassPolicy
+from flowshunt_ids.host_bits import HostBitTable
 from flowshunt_ids.layout import CANDIDATE, SEGMENT_CHUNK, SEGMENT_TO_CLIENT
-from flowshunt_ids.rules.rule import Rule, Scope
-from flowshunt_ids.thresholds import ALERT, NOTHING, Thresholds
+from flowshunt_ids.rules.rule import Rule, Scope, Suppression, Threshold
+from flowshunt_ids.thresholds import ALERT, CHANGED, NOTHING, SILENT, Thresholds
 
 
 @attrs.define
@@ -32,7 +35,7 @@ class BatchDecisions:
 
 
 class Decisions:
-    """What outlives a batch: flowbits and thresholds."""
+    """What outlives a batch: bits and integers of flows, bits of hosts, thresholds."""
 
     def __init__(
         self,
@@ -40,12 +43,17 @@ class Decisions:
         policy: BypassPolicy,
         request_numbers: Sequence[int],
         alerts_per_packet: int,
+        conditions: PacketConditions,
     ) -> None:
         self._rules = rules
         self._policy = policy
         self._requests = request_numbers
         self._limit = alerts_per_packet
+        self._conditions = conditions
+        self._limits = [_limits(rule) for rule in rules]
         self.flowbits = FlowbitTable()
+        self.flow_integers = FlowIntegers()
+        self.host_bits = HostBitTable()
         self.thresholds = Thresholds()
         self.suppressed = 0
         self.over_limit = 0
@@ -57,52 +65,67 @@ class Decisions:
         turns: NDArray[np.int32],
         flows: NDArray[Any],
         result: BatchDecisions,
+        packets: PacketSource,
     ) -> None:
         """Judge the candidates of one batch (CANDIDATE rows as tuples), in the order of its turns.
 
         batch None: flows that ended. turns: int32[n], the turn of each of its rows.
         """
-        packets: dict[tuple[int, int, int], dict[int, int]] = {}
+        grouped: dict[tuple[int, int, int], dict[int, int]] = {}
         rows: dict[tuple[int, int, int], int] = {}
         for _segment, row, slot, rule, flags in candidates:
             turn = int(turns[row]) if row >= 0 else -1
             key = (turn, slot, int(row < 0 and bool(flags & SEGMENT_TO_CLIENT)))
-            matched = packets.setdefault(key, {})
+            matched = grouped.setdefault(key, {})
             matched[rule] = matched.get(rule, 0) | flags
             rows[key] = row
-        for key in sorted(packets):
+        for key in sorted(grouped):
             turn, slot, direction = key
             if turn <= result.stopped.get(slot, turn):
-                found = packets[key]
-                matched = {rule: found[rule] for rule in sorted(found)}
-                self._packet(rows[key], turn, slot, direction, matched, batch, flows, result)
+                found = grouped[key]
+                row = rows[key]
+                if row >= 0:
+                    assert batch is not None
+                    direction = int(batch.direction[row])
+                view = PacketView(batch, row, slot, direction, flows, packets)
+                self._packet(view, turn, {rule: found[rule] for rule in sorted(found)}, result)
 
-    def _packet(
-        self,
-        row: int,
-        turn: int,
-        slot: int,
-        direction: int,
-        candidates: dict[int, int],
-        batch: InspectionBatch | None,
-        flows: NDArray[Any],
-        result: BatchDecisions,
-    ) -> None:
-        if row >= 0:
-            assert batch is not None
-            direction = int(batch.direction[row])
-            timestamp = int(batch.frames.timestamp[row])
-        else:
-            timestamp = int(flows["last"][slot])
-        flow = int(flows["id"][slot]) if slot >= 0 else 0
+    def forget(self, flow: int) -> None:
+        """Drop a flow that ended, by its id."""
+        self.flowbits.forget(flow)
+        self.flow_integers.forget(flow)
+
+    def _matches(self, number: int, rule: Rule, flow: int, view: PacketView) -> bool:
+        """Whether what a rule asks for beside its compiled part holds; then what it sets is set."""
+        if number in self._conditions and not self._conditions.hold(number, view):
+            return False
+        if rule.flowbits or rule.flow_integers:
+            if view.slot < 0:
+                return False
+            if not self.flowbits.holds(flow, rule.flowbits):
+                return False
+            if not self.flow_integers.holds(flow, rule.flow_integers):
+                return False
+        if rule.host_bits:
+            addresses = view.addresses
+            if addresses is None or not self.host_bits.holds(rule.host_bits, *addresses, view.timestamp):
+                return False
+            self.host_bits.change(rule.host_bits, *addresses, view.timestamp)
+        if rule.flowbits:
+            self.flowbits.change(flow, rule.flowbits)
+        if rule.flow_integers:
+            self.flow_integers.change(flow, rule.flow_integers)
+        return True
+
+    def _packet(self, view: PacketView, turn: int, candidates: dict[int, int], result: BatchDecisions) -> None:
+        row, slot = view.row, view.slot
+        flow = int(view.flows["id"][slot]) if slot >= 0 else 0
         rules, policy = self._rules, self._policy
         matched: list[int] = []
         for number in candidates:
             rule = rules[number]
-            if rule.flowbits:
-                if slot < 0 or not self.flowbits.holds(flow, rule.flowbits):
-                    continue
-                self.flowbits.change(flow, rule.flowbits)
+            if not self._matches(number, rule, flow, view):
+                continue
             matched.append(number)
             if slot >= 0 and policy.bypasses(rule):
                 result.bypassed.setdefault(slot, self._requests[number])
@@ -112,17 +135,15 @@ class Decisions:
         count = 0
         for number in matched:
             rule = rules[number]
-            outcome = ALERT
-            if rule.threshold is not None:
-                address = _track(rule.threshold.track, row, slot, direction, batch, flows)
-                outcome = self.thresholds.judge(number, rule.threshold, address, timestamp)
-                if outcome != ALERT:
-                    self.suppressed += 1
-                if outcome == NOTHING:
-                    continue
+            outcome, action = self._judge_limits(number, view)
+            if outcome != ALERT:
+                self.suppressed += 1
+            if outcome == NOTHING:
+                continue
             whole_flow = rule.scope in (Scope.FIRST, Scope.ALL) or bool(candidates[number] & SEGMENT_CHUNK)
-            passes = policy.passes(rule)
-            if whole_flow and slot >= 0 and (passes or policy.drops(rule)):
+            passes = policy.passes(rule) if action is None else action == "pass"
+            drops = policy.drops(rule) if action is None else action in ("drop", "reject")
+            if whole_flow and slot >= 0 and (passes or drops):
                 result.stopped.setdefault(slot, turn)
             if passes and not rule.alert:
                 break
@@ -132,27 +153,40 @@ class Decisions:
                 self.over_limit += 1
                 continue
             count += 1
-            result.alerts.append(Alert(row, slot, direction, rule.signature, timestamp))
+            result.alerts.append(Alert(row, slot, view.direction, rule.signature, view.timestamp))
             if passes:
                 break
 
+    def _judge_limits(self, number: int, view: PacketView) -> tuple[int, str | None]:
+        """What the thresholds of a rule make of a match, and the action that a rate filter puts in its place."""
+        limits = self._limits[number]
+        addresses = view.addresses if limits else None
+        action = None
+        for limit in limits if addresses is not None else ():
+            assert addresses is not None
+            if isinstance(limit, Suppression):
+                if limit.covers(*addresses):
+                    return SILENT, None
+                continue
+            outcome = self.thresholds.judge(number, limit, _track(limit.track, *addresses), view.timestamp)
+            if outcome == CHANGED:
+                action = limit.action
+            elif outcome != ALERT:
+                return outcome, None
+        return ALERT, action
 
-def _track(
-    track: str, row: int, slot: int, direction: int, batch: InspectionBatch | None, flows: NDArray[Any]
-) -> bytes:
+
+def _limits(rule: Rule) -> tuple[Threshold | Suppression, ...]:
+    """A rule's limits in the order in which they count: suppressions, its own threshold, those of a file."""
+    suppressions = tuple(limit for limit in rule.limits if isinstance(limit, Suppression))
+    thresholds = tuple(limit for limit in rule.limits if isinstance(limit, Threshold))
+    own = (rule.threshold,) if rule.threshold is not None else ()
+    return (*suppressions, *own, *thresholds)
+
+
+def _track(track: str, source: bytes, destination: bytes) -> bytes:
     """The address or addresses that a threshold counts by."""
     if track == "by_rule":
-        return b""
-    if slot >= 0:
-        ends = [flows["source"][slot].tobytes(), flows["destination"][slot].tobytes()]
-        source, destination = ends if direction == 0 else ends[::-1]
-    elif batch is not None:
-        header = batch.headers[row]
-        size = 4 if header["ip_version"] == 4 else 16
-        start = int(batch.frames.offset[row]) + int(header["l3"]) + (12 if size == 4 else 8)
-        source = batch.frames.data[start : start + size].tobytes().ljust(16, b"\0")
-        destination = batch.frames.data[start + size : start + 2 * size].tobytes().ljust(16, b"\0")
-    else:
         return b""
     if track == "by_src":
         return source

@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 from flowshunt_ids import layout
 from flowshunt_ids.layout import OP, RULE, TEST
 from flowshunt_ids.rules.rule import (
+    WHOLE_BUFFER,
+    Base64Decode,
     ByteExtract,
     ByteJump,
+    ByteMath,
     ByteTest,
     Content,
     Field,
@@ -87,6 +90,10 @@ def choose_pattern(payload: Sequence[Match]) -> Pattern | None:
     return best
 
 
+_IN_PYTHON = Pcre | ByteExtract | ByteMath | Base64Decode | WHOLE_BUFFER
+"""What kernels don't evaluate."""
+
+
 class _Encoder:
     def __init__(self) -> None:
         self.tests: list[tuple[int, ...]] = []
@@ -110,8 +117,8 @@ class _Encoder:
             relative = is_relative(match)
             if not relative:
                 broken = False
-            if isinstance(match, Pcre | ByteExtract) or variables_of(match):
-                whole, broken = False, True
+            if isinstance(match, _IN_PYTHON) or variables_of(match):
+                whole, broken = False, broken or not isinstance(match, WHOLE_BUFFER)
                 continue
             if broken or len(self.ops) - first >= layout.MAX_OPS:
                 whole = False
@@ -131,7 +138,7 @@ class _Encoder:
                         layout.OP_BYTE_TEST,
                         _number_flags(number) | layout.OPF_NEGATED * match.negated,
                         number.base,
-                        number.count,
+                        _fixed(number.count),
                         _fixed(number.offset),
                         match.value,
                         number.mask,
@@ -139,6 +146,7 @@ class _Encoder:
                     )
                 )
             else:
+                assert isinstance(match, ByteJump)
                 self.ops.append(_jump(match))
         return whole
 
@@ -194,8 +202,7 @@ def _number_flags(number: Number) -> int:
     return layout.OPF_RELATIVE * number.relative | layout.OPF_LITTLE * number.little
 
 
-def _jump(match: Match) -> tuple[int, ...]:
-    assert isinstance(match, ByteJump)
+def _jump(match: ByteJump) -> tuple[int, ...]:
     number = match.number
     flags = _number_flags(number) | layout.OPF_ALIGN * match.align
     if match.origin == "beginning":
@@ -206,7 +213,7 @@ def _jump(match: Match) -> tuple[int, ...]:
         layout.OP_BYTE_JUMP,
         flags,
         number.base,
-        number.count,
+        _fixed(number.count),
         _fixed(number.offset),
         _fixed(match.post_offset),
         number.mask,
@@ -231,7 +238,7 @@ def encode(rules: Sequence[Rule]) -> EncodedRules:
         )
         if rule.payload and not encoder.payload(rule.payload):
             flags |= layout.RULE_PYTHON
-        if any(bits.command in ("set", "toggle") for bits in rule.flowbits):
+        if any(bits.command in ("set", "toggle") for bits in rule.flowbits) or rule.flow_integers:
             flags |= layout.RULE_SETS_BITS
         if rule.flow.stream is True:
             flags |= layout.RULE_CHUNK_ONLY

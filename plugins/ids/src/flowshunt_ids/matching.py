@@ -9,11 +9,11 @@ occurrence when the successor fails; other failures are final. The work of one e
 from typing import Any
 
 import numpy as np
-from numba import types
+from numba import from_dtype, types
 from numpy.typing import NDArray
 
 from flowshunt.compiled import BYTES, column, kernel
-from flowshunt.packets.headers import HEADER
+from flowshunt.packets.headers import FRAGMENT, HEADER
 from flowshunt_ids.layout import (
     MAX_OPS,
     OP_BYTE_JUMP,
@@ -66,6 +66,12 @@ _FRAGMENT_BITS = int(Field.FRAGMENT_BITS)
 _IP_PROTOCOL = int(Field.IP_PROTOCOL)
 _SAME_IP = int(Field.SAME_IP)
 _HAS_FLOWBITS = int(Field.HAS_FLOWBITS)
+_FRAGMENT_OFFSET = int(Field.FRAGMENT_OFFSET)
+_TOS = int(Field.TOS)
+_IP_OPTIONS = int(Field.IP_OPTIONS)
+_TCP_MSS = int(Field.TCP_MSS)
+_ICMPV6_MTU = int(Field.ICMPV6_MTU)
+_REASSEMBLED = int(Field.REASSEMBLED)
 _TCP = 6
 _ICMP = 1
 _ICMPV6 = 58
@@ -78,11 +84,58 @@ def _load16(data: NDArray[np.uint8], at: int, end: int) -> Any:
     return (np.int64(data[at]) << 8) | np.int64(data[at + 1])
 
 
+@kernel(_I64(BYTES, _I64, _I64), entry=False)
+def _options(data: NDArray[np.uint8], l3: int, end: int) -> Any:
+    """The options of an IPv4 header, a bit each: the number of the option's type modulo 32."""
+    found = np.int64(0)
+    if l3 < 0 or l3 >= end:
+        return found
+    last: Any = min(l3 + 4 * (np.int64(data[l3]) & 15), end)
+    at: Any = l3 + 20
+    while at < last:
+        kind = np.int64(data[at])
+        found |= np.int64(1) << (kind & 31)
+        if kind == 0:
+            break
+        if kind == 1:
+            at += 1
+            continue
+        if at + 1 >= last or data[at + 1] < 2:
+            break
+        at += np.int64(data[at + 1])
+    return found
+
+
+@kernel(_I64(BYTES, from_dtype(HEADER), _I64, _I64), entry=False)
+def _segment_size(data: NDArray[np.uint8], header: Any, base: int, end: int) -> Any:
+    """The maximum segment size that a TCP header announces; -1: none."""
+    if header.protocol != _TCP or header.l4 == 0:
+        return -1
+    at: Any = base + np.int64(header.l4) + 20
+    last: Any = min(base + np.int64(header.payload), end)
+    while at + 1 < last:
+        kind = data[at]
+        if kind == 0:
+            break
+        if kind == 1:
+            at += 1
+            continue
+        size = np.int64(data[at + 1])
+        if size < 2 or at + size > last:
+            break
+        if kind == 2 and size == 4:
+            return _load16(data, at + 2, last)
+        at += size
+    return -1
+
+
 @kernel(_I64(PACKETS, _I64, _I64, _I64, _I64), entry=False)
 def rare_field(packets: Packets, row: int, base: int, end: int, field: int) -> Any:
     """A field that HEADER has no column for; -1 where the packet has none. The frame lies from `base` to `end`."""
     header = packets.headers[row]
     data = packets.data
+    if field == _REASSEMBLED:
+        return np.int64(1 if base >= len(packets.data) else 0)
     if base >= len(packets.data):
         data = packets.extra
         base -= len(packets.data)
@@ -109,8 +162,22 @@ def rare_field(packets: Packets, row: int, base: int, end: int, field: int) -> A
             if data[at] != data[at + size]:
                 return 0
         return 1
+    if field == _TCP_MSS:
+        return _segment_size(data, header, base, end)
+    if field == _ICMPV6_MTU:
+        if header.protocol != _ICMPV6 or header.l4 == 0 or header.source_port != 2:
+            return -1
+        upper = _load16(data, base + np.int64(header.l4) + 4, end)
+        lower = _load16(data, base + np.int64(header.l4) + 6, end)
+        return -1 if upper < 0 or lower < 0 else (upper << 16) | lower
+    if field == _FRAGMENT_OFFSET:
+        return np.int64(header.fragment_offset) if header.ip_version == 4 or header.flags & FRAGMENT else -1
     if header.ip_version != 4:
         return -1
+    if field == _TOS:
+        return np.int64(data[l3 + 1]) if l3 + 2 <= end else -1
+    if field == _IP_OPTIONS:
+        return _options(data, l3, end)
     if field == _IP_ID:
         return _load16(data, l3 + 4, end)
     if field == _FRAGMENT_BITS:

@@ -3,6 +3,7 @@
 import attrs
 
 from flowshunt.engine import EngineConfig
+from flowshunt_ids.datasets import Datasets
 from flowshunt_ids.encoding import EncodedRules, encode
 from flowshunt_ids.groups import BypassPolicy, RuleGroups
 from flowshunt_ids.header_classes import HeaderClasses
@@ -21,6 +22,7 @@ class RuleSet:
     classes: HeaderClasses
     prefilter: Prefilter
     policy: BypassPolicy
+    datasets: Datasets
 
     @property
     def has_app_layer(self) -> bool:
@@ -44,4 +46,5 @@ def load_rule_set(config: EngineConfig) -> RuleSet:
         HeaderClasses(loaded.rules),
         Prefilter(loaded.rules, encoded.patterns),
         BypassPolicy(config.bypass, settings.bypass_action),
+        loaded.datasets,
     )

@@ -10,7 +10,7 @@ import attrs
 from flowshunt.engine import EngineConfig
 from flowshunt.errors import InputError
 from flowshunt_ids.rules.classification import Classification, read_classes, read_references
-from flowshunt_ids.rules.loader import read_text
+from flowshunt_ids.rules.text_files import read_text
 from flowshunt_ids.rules.variables import DEFAULT_ADDRESSES, DEFAULT_PORTS, Variables
 
 MAX_CONFIG = 4 * 1024 * 1024

@@ -9,6 +9,8 @@ from flowshunt.engine import DROPPED, NEW, SKIPPED, BypassRequest, InspectionBat
 from flowshunt.flows.record import FLOW
 from flowshunt.rows import copy_rows, join_rows, take_rows
 from flowshunt_ids import layout, lookup
+from flowshunt_ids.app.registry import registry
+from flowshunt_ids.conditions import PacketConditions, PacketSource
 from flowshunt_ids.decisions import EMPTY, BatchDecisions, Decisions
 from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
 from flowshunt_ids.layout import CANDIDATE, NO_PACKETS, PIECE, SEGMENT, SESSION, SIDE, Packets, packets_of
@@ -57,11 +59,12 @@ class Stages:
         requests = [
             self._groups.request_number(rule_set.policy.request(rule)) if rule.bypass else 0 for rule in self._rules
         ]
-        self._decisions = Decisions(self._rules, rule_set.policy, requests, settings.alerts_per_packet)
+        self._counters = InspectionCounters()
+        conditions = PacketConditions(self._rules, registry().transforms, self._counters, rule_set.datasets)
+        self._decisions = Decisions(self._rules, rule_set.policy, requests, settings.alerts_per_packet, conditions)
         self._sides = np.zeros(2 * flow_capacity, SIDE)
         self._sessions = np.zeros(flow_capacity, SESSION)
         self._pool = new_pool(1 << 14, settings.reassembly_memory)
-        self._counters = InspectionCounters()
         self._matchers: dict[int, PayloadMatcher] = {}
         self._scratch = np.zeros(SCRATCH_SIZE, np.int64)
         self._out_candidates = np.empty(CANDIDATES + len(self._rules), CANDIDATE)
@@ -96,7 +99,7 @@ class Stages:
         candidates = self._inspect_segments(out, NO_PACKETS)
         result = BatchDecisions()
         if len(candidates):
-            self._decisions.decide(candidates.tolist(), None, _NO_SIDES, flows, result)
+            self._decisions.decide(candidates.tolist(), None, _NO_SIDES, flows, result, PacketSource(self._sides))
         keep_pending(self._pool, self._sides, _NO_SIDES, 0, layout.NO_BYTES, layout.NO_BYTES)
         self._forget(flows, ended)
         self._totals["alerts"] += len(result.alerts)
@@ -183,7 +186,8 @@ class Stages:
         result = BatchDecisions()
         if len(candidates):
             candidates = self._with_bits(candidates)
-            self._decisions.decide(candidates.tolist(), batch, turns, batch.flows, result)
+            source = PacketSource(self._sides, extra)
+            self._decisions.decide(candidates.tolist(), batch, turns, batch.flows, result, source)
         if len(ended):
             self._forget(batch.flows, ended)
         verdicts = self._verdicts(batch, result, bypasses[: 2 * found].reshape(found, 2), disposition, turns)
@@ -275,10 +279,11 @@ class Stages:
 
     def _forget(self, flows: NDArray[Any], ended: NDArray[np.int32]) -> None:
         """Drop the flowbits of flows that ended."""
-        if len(self._decisions.flowbits):
+        decisions = self._decisions
+        if len(decisions.flowbits) or len(decisions.flow_integers):
             marked = ended[(self._sessions["flags"][ended] & layout.SESSION_BITS) != 0]
             for slot in marked.tolist():
-                self._decisions.flowbits.forget(int(flows["id"][slot]))
+                decisions.forget(int(flows["id"][slot]))
 
     def _inspect_segments(self, out: Output, packets: Packets) -> NDArray[Any]:
         """Gather, scan and match the segments of a batch. Returns candidates whose payload matches wholly."""
@@ -365,7 +370,9 @@ class Stages:
                 number = int(candidates["segment"][at])
                 matcher = self._matchers.get(rule)
                 if matcher is None:
-                    matcher = self._matchers[rule] = PayloadMatcher(self._rules[rule].payload, self._counters)
+                    matcher = self._matchers[rule] = PayloadMatcher(
+                        self._rules[rule].payload, self._counters, self._set.datasets
+                    )
                 start = int(segments["start"][number])
                 if not matcher.matches(self._buffer[start : start + int(segments["length"][number])].tobytes()):
                     continue
@@ -449,6 +456,9 @@ class Stages:
             "alerts.suppressed": decisions.suppressed,
             "alerts.over_limit": decisions.over_limit,
             "flowbits.flows": len(decisions.flowbits),
+            "flowints.flows": len(decisions.flow_integers),
+            "hostbits.bits": len(decisions.host_bits),
+            "hostbits.forgotten": decisions.host_bits.forgotten,
             "thresholds.entries": len(decisions.thresholds),
             "thresholds.forgotten": decisions.thresholds.forgotten,
         }

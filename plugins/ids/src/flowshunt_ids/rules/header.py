@@ -2,6 +2,7 @@
 
 import attrs
 
+from flowshunt_ids.rules.language import Language
 from flowshunt_ids.rules.lexer import RawRule, RuleError
 from flowshunt_ids.rules.rule import Action, Header
 from flowshunt_ids.rules.variables import Addresses, Variables, parse_addresses, parse_ports
@@ -40,66 +41,23 @@ PROTOCOLS: dict[str, frozenset[int] | None] = {
     "sctp": frozenset({SCTP}),
 }
 
-APPLICATION_PROTOCOLS = frozenset(
-    {
-        "http",
-        "http1",
-        "http2",
-        "tls",
-        "ssl",
-        "dns",
-        "ssh",
-        "smtp",
-        "ftp",
-        "ftp-data",
-        "smb",
-        "dcerpc",
-        "modbus",
-        "dnp3",
-        "enip",
-        "nfs",
-        "tftp",
-        "ntp",
-        "krb5",
-        "dhcp",
-        "sip",
-        "snmp",
-        "ike",
-        "ikev2",
-        "rfb",
-        "rdp",
-        "mqtt",
-        "imap",
-        "pgsql",
-        "quic",
-        "telnet",
-        "bittorrent-dht",
-        "websocket",
-        "ldap",
-        "pop3",
-        "doh2",
-        "mdns",
-    }
-)
-"""Names that Suricata knows as protocols of the application layer."""
 
-
-def parse_header(raw: RawRule, variables: Variables) -> Header:
+def parse_header(raw: RawRule, variables: Variables, language: Language) -> Header:
     """Read a rule's first seven words. Raises `RuleError`."""
     action = ACTIONS.get(raw.action)
     if action is None:
         raise RuleError(
-            f"{raw.action!r} is not an action (alert, pass, drop, reject, rejectsrc, rejectdst, rejectboth)"
+            f"{raw.action!r} is not an action (alert, pass, drop, reject, rejectsrc, rejectdst, rejectboth, config)"
         )
     protocol = raw.protocol.lower()
-    if protocol in APPLICATION_PROTOCOLS:
-        raise RuleError(f"protocol {protocol}: not supported yet")
-    if protocol not in PROTOCOLS:
-        raise RuleError(f"{raw.protocol!r} is not a protocol")
+    app_protocol = None
+    if protocol in PROTOCOLS:
+        protocols = PROTOCOLS[protocol]
+    else:
+        application = language.protocol(protocol)
+        app_protocol, protocols = application.name, application.ip_protocols
     if raw.direction not in ("->", "<>"):
         raise RuleError(f"{raw.direction!r} is not a direction ('->' or '<>')")
-    if action is Action.CONFIG:
-        raise RuleError("action config: not supported yet")
     source = parse_addresses(raw.source, variables.addresses)
     destination = parse_addresses(raw.destination, variables.addresses)
     if protocol in ("ip4", "ipv4", "icmpv4"):
@@ -110,12 +68,13 @@ def parse_header(raw: RawRule, variables: Variables) -> Header:
         action,
         raw.action,
         protocol,
-        PROTOCOLS[protocol],
+        protocols,
         source,
         parse_ports(raw.source_ports, variables.ports),
         destination,
         parse_ports(raw.destination_ports, variables.ports),
         raw.direction == "<>",
+        app_protocol,
     )
 
 

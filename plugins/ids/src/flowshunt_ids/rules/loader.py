@@ -1,6 +1,5 @@
 """Rule files into rules: what loads, what does not and why."""
 
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,39 +7,67 @@ import attrs
 
 from flowshunt.engine import RuleProblem, Signature
 from flowshunt.errors import InputError
+from flowshunt_ids.datasets import Datasets
 from flowshunt_ids.rules.classification import DEFAULT_PRIORITY, Classification
 from flowshunt_ids.rules.header import parse_header
-from flowshunt_ids.rules.keywords import KEYWORDS
 from flowshunt_ids.rules.keywords.builder import RuleBuilder
+from flowshunt_ids.rules.keywords.flow import TO_CLIENT, TO_SERVER
+from flowshunt_ids.rules.keywords.meta import check_requirements
+from flowshunt_ids.rules.language import Language
 from flowshunt_ids.rules.lexer import RuleError, find_sid, logical_lines, parse_rule
-from flowshunt_ids.rules.rule import Content, Field, FlowCondition, PacketTest, Rule, Scope
+from flowshunt_ids.rules.rule import (
+    Action,
+    BufferMatches,
+    Content,
+    Dataset,
+    Field,
+    FlowCondition,
+    Header,
+    PacketTest,
+    Rule,
+    Scope,
+    datasets_of,
+)
+from flowshunt_ids.rules.text_files import read_text
 from flowshunt_ids.rules.variables import Variables
-
-MAX_FILE = 512 * 1024 * 1024
-"""The largest rule file in bytes."""
+from flowshunt_ids.rules.vocabulary import default_language
 
 
 @attrs.frozen
 class LoadedRules:
-    """The rules of some files, in Suricata's order, with what was left out and what is worth a warning."""
+    """The rules of some files, in Suricata's order, with what was left out, what is worth a warning, and datasets."""
 
     rules: tuple[Rule, ...]
     problems: tuple[RuleProblem, ...]
     warnings: tuple[str, ...]
+    datasets: Datasets = attrs.field(factory=Datasets)
 
 
 def build_rule(
-    text: str, variables: Variables, classification: Classification, *, path: str = "", line: int = 0
+    text: str,
+    variables: Variables,
+    classification: Classification,
+    language: Language | None = None,
+    *,
+    path: str = "",
+    line: int = 0,
+    datasets: dict[str, Dataset] | None = None,
 ) -> tuple[Rule, list[str]]:
-    """Read one rule. Gives the rule and its warnings. Raises `RuleError`."""
+    """Read one rule. Gives the rule and its warnings. Raises `RuleError`.
+
+    datasets: those that earlier rules have described, by name; the rule's are added.
+    """
     raw = parse_rule(text)
-    header = parse_header(raw, variables)
-    builder = RuleBuilder(header, classification)
+    language = language or default_language()
+    # What `requires` asks for goes first: the rest may be unknown here.
+    for name, value in raw.options:
+        if name == "requires":
+            check_requirements(value or "")
+    header = parse_header(raw, variables, language)
+    builder = RuleBuilder(header, classification, language, path, datasets if datasets is not None else {})
     first_only = True
     for name, value in raw.options:
-        keyword = KEYWORDS.get(name)
-        if keyword is None:
-            raise RuleError(f"keyword {name}: not supported yet")
+        keyword = language.keyword(name)
         if value is None and keyword.value:
             raise RuleError(f"{name}: needs a value")
         if value is not None and keyword.value is False:
@@ -53,22 +80,20 @@ def build_rule(
 
 
 def _finish(builder: RuleBuilder, first_only: bool, path: str, line: int) -> Rule:
-    header = builder.header
     assert builder.sid is not None
-    in_packets, in_streams, in_datagrams = _places(builder)
-    if not builder.payload and builder.flow is not None and builder.flow.stream is True:
+    payload, buffers, packet_buffers = builder.finish_matches()
+    header = _carriers(builder)
+    flow = _direction(builder, buffers)
+    if builder.config is not None or builder.app_protocol is not None:
+        first_only = False
+    if (buffers or builder.app_conditions) and (builder.needs_packet or packet_buffers):
+        raise RuleError("can't mix conditions on packets (dsize, flags, ttl ...) with buffers of an application layer")
+    if not payload and flow.stream is True:
         # Only a payload can be looked for in a stream.
         builder.tests.append(PacketTest(Field.IP_PROTOCOL, 256, 256))
         builder.warnings.append(f"sid {builder.sid}: flow:only_stream without a payload keyword never matches")
         first_only = False
-    if builder.payload:
-        scope = Scope.PAYLOAD
-    elif not first_only or header.protocol == "pkthdr":
-        scope = Scope.PACKET
-    elif header.source.negated or header.destination.negated:
-        scope = Scope.ALL
-    else:
-        scope = Scope.FIRST
+    in_packets, in_streams, in_datagrams = _places(builder, header, bool(packet_buffers))
     priority = builder.priority if builder.priority is not None else builder.class_priority
     return Rule(
         path,
@@ -85,30 +110,75 @@ def _finish(builder: RuleBuilder, first_only: bool, path: str, line: int) -> Rul
             builder.metadata,
         ),
         header,
-        builder.flow or FlowCondition(),
-        tuple(builder.payload),
+        flow,
+        payload,
         tuple(builder.tests),
-        tuple(builder.flowbits),
-        builder.threshold,
-        builder.noalert,
-        builder.bypass,
-        in_packets,
-        in_streams,
-        in_datagrams,
-        scope,
-        builder.alert,
+        app_protocol=builder.app_protocol,
+        buffers=buffers,
+        app_conditions=tuple(builder.app_conditions),
+        packet_buffers=packet_buffers,
+        conditions=tuple(builder.conditions),
+        flowbits=tuple(builder.flowbits),
+        flow_integers=tuple(builder.flow_integers),
+        host_bits=tuple(builder.host_bits),
+        tags=tuple(builder.tags),
+        config=builder.config,
+        threshold=builder.threshold,
+        noalert=builder.noalert or header.action is Action.CONFIG,
+        bypass=builder.bypass,
+        in_packets=in_packets,
+        in_streams=in_streams,
+        in_datagrams=in_datagrams,
+        scope=_scope(builder, header, first_only, bool(buffers)),
+        alert=builder.alert,
     )
 
 
-def _places(builder: RuleBuilder) -> tuple[bool, bool, bool]:
+def _carriers(builder: RuleBuilder) -> Header:
+    """The header, with the IP protocols that the rule's application protocol runs over where it names none itself."""
+    header = builder.header
+    if builder.app_protocol is None or header.protocols is not None:
+        return header
+    return attrs.evolve(header, protocols=builder.language.protocol(builder.app_protocol).ip_protocols)
+
+
+def _direction(builder: RuleBuilder, buffers: Sequence[BufferMatches]) -> FlowCondition:
+    """What `flow` says, and else the direction that the rule's buffers have. Raises `RuleError` where they differ."""
+    flow = builder.flow or FlowCondition()
+    known = builder.language.buffers
+    to_server = any(not known[each.buffer].to_client for each in buffers)
+    to_client = any(not known[each.buffer].to_server for each in buffers)
+    if to_server and to_client:
+        raise RuleError("its buffers belong to different directions")
+    if not to_server and not to_client:
+        return flow
+    implied = TO_SERVER if to_server else TO_CLIENT
+    if flow.direction not in (None, implied):
+        raise RuleError("its buffers don't belong to the direction that 'flow' asks for")
+    return attrs.evolve(flow, direction=implied)
+
+
+def _scope(builder: RuleBuilder, header: Header, first_only: bool, buffers: bool) -> Scope:
+    if buffers or builder.app_conditions:
+        return Scope.TRANSACTION
+    if builder.payload:
+        return Scope.PAYLOAD
+    if not first_only or header.protocol == "pkthdr" or builder.buffers or builder.conditions:
+        return Scope.PACKET
+    if header.source.negated or header.destination.negated:
+        return Scope.ALL
+    return Scope.FIRST
+
+
+def _places(builder: RuleBuilder, header: Header, packet_buffers: bool) -> tuple[bool, bool, bool]:
     """Whether the payload is looked for in TCP packets, in TCP streams, and in packets of other protocols.
 
     As in Suricata: a rule without a condition on the packet is matched against the stream, and against single packets
     too where a content has a place counted from the start.
     """
-    header = builder.header
     if not builder.payload:
         return False, False, False
+    needs_packet = builder.needs_packet or packet_buffers
     datagrams = header.protocols != frozenset({6}) and not builder.needs_stream
     if header.protocols is not None and 6 not in header.protocols:
         return False, False, datagrams
@@ -117,32 +187,14 @@ def _places(builder: RuleBuilder) -> tuple[bool, bool, bool]:
             raise RuleError("flow: only_stream can't be used with protocol tcp-pkt")
         return True, False, False
     if header.protocol == "tcp-stream":
-        return builder.needs_packet, True, False
-    if builder.needs_packet or builder.needs_stream:
-        return builder.needs_packet, builder.needs_stream, datagrams
-    placed = any(
+        return needs_packet, True, False
+    if needs_packet or builder.needs_stream:
+        return needs_packet, builder.needs_stream, datagrams
+    placed = builder.placed or any(
         isinstance(match, Content) and (match.offset is not None or match.depth is not None)
         for match in builder.payload
     )
     return placed, True, datagrams
-
-
-def read_text(path: Path, what: str, limit: int = MAX_FILE) -> str:
-    """A file's text; bytes that are not UTF-8 come back as they were. Raises `InputError`."""
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"not a file, so not a {what}", str(path), "name a file")
-        if status.st_size > limit:
-            raise InputError(f"{what} of {status.st_size} bytes, more than {limit}", str(path), "split it")
-        with path.open("rb") as file:
-            return file.read(limit).decode("utf-8", "surrogateescape")
-    except (OSError, ValueError) as problem:
-        raise InputError(
-            f"can't read the {what}: {getattr(problem, 'strerror', None) or problem}",
-            str(path),
-            "check the path and its permissions",
-        ) from None
 
 
 def load_rules(paths: Sequence[Path], variables: Variables, classification: Classification) -> LoadedRules:
@@ -151,14 +203,19 @@ def load_rules(paths: Sequence[Path], variables: Variables, classification: Clas
     Of rules with the same gid and sid the one with the highest rev is kept, as in Suricata.
     """
     kept: dict[tuple[int, int], Rule] = {}
+    datasets = Datasets()
+    described: dict[str, Dataset] = {}
     problems: list[RuleProblem] = []
     warnings: dict[str, None] = {}
     for path in paths:
         text = read_text(path, "rule file")
         for line, rule_text in logical_lines(text):
             try:
-                rule, notes = build_rule(rule_text, variables, classification, path=str(path), line=line)
-            except RuleError as problem:
+                rule, notes = build_rule(
+                    rule_text, variables, classification, path=str(path), line=line, datasets=described
+                )
+                datasets.open(datasets_of(rule))
+            except (RuleError, InputError) as problem:
                 problems.append(RuleProblem(str(path), line, find_sid(rule_text), str(problem)))
                 continue
             for note in notes:
@@ -170,7 +227,7 @@ def load_rules(paths: Sequence[Path], variables: Variables, classification: Clas
         warnings.setdefault(f"no rule {where}: nothing is found, and nothing is bypassed by a rule")
     for note in _unset_flowbits(rules):
         warnings.setdefault(note)
-    return LoadedRules(tuple(rules), tuple(problems), tuple(warnings))
+    return LoadedRules(tuple(rules), tuple(problems), tuple(warnings), datasets)
 
 
 def _keep(rule: Rule, kept: dict[tuple[int, int], Rule], problems: list[RuleProblem]) -> None:

@@ -3,10 +3,13 @@
 from flowshunt_ids.rules.keywords.builder import Keyword
 from flowshunt_ids.rules.keywords.bytes import BYTE_KEYWORDS
 from flowshunt_ids.rules.keywords.content import CONTENT_KEYWORDS
+from flowshunt_ids.rules.keywords.datasets import DATASET_KEYWORDS
 from flowshunt_ids.rules.keywords.flow import FLOW_KEYWORDS
+from flowshunt_ids.rules.keywords.limits import LIMIT_KEYWORDS
 from flowshunt_ids.rules.keywords.meta import META_KEYWORDS
 from flowshunt_ids.rules.keywords.packet import PACKET_KEYWORDS
 from flowshunt_ids.rules.keywords.pcre import PCRE_KEYWORDS
+from flowshunt_ids.rules.keywords.state import STATE_KEYWORDS
 
 KEYWORDS: dict[str, Keyword] = {
     **META_KEYWORDS,
@@ -15,7 +18,10 @@ KEYWORDS: dict[str, Keyword] = {
     **PCRE_KEYWORDS,
     **PACKET_KEYWORDS,
     **FLOW_KEYWORDS,
+    **STATE_KEYWORDS,
+    **LIMIT_KEYWORDS,
+    **DATASET_KEYWORDS,
 }
-"""Every keyword that a rule may use."""
+"""The keywords that belong to no application layer."""
 
 __all__ = ["KEYWORDS", "Keyword"]

@@ -1,4 +1,4 @@
-"""Payload keywords that read numbers: byte_test, byte_jump, byte_extract."""
+"""Payload keywords that read numbers: byte_test, byte_jump, byte_extract, byte_math."""
 
 import re
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from flowshunt_ids.rules.keywords.builder import Keyword, RuleBuilder, whole_number
 from flowshunt_ids.rules.keywords.content import variable_or_number
 from flowshunt_ids.rules.lexer import RuleError
-from flowshunt_ids.rules.rule import ByteExtract, ByteJump, ByteTest, Number
+from flowshunt_ids.rules.rule import ByteExtract, ByteJump, ByteMath, ByteTest, Number
 
 _LARGEST = (1 << 32) - 1
 _BASES = {"hex": 16, "dec": 10, "oct": 8}
@@ -28,6 +28,8 @@ def _options(rule: RuleBuilder, parts: list[str], allowed: frozenset[str], keywo
         name = name.lower()
         if name in _BASES:
             name, argument = "base", name
+        if name == "dce":
+            raise RuleError(rule.language.absent("dcerpc") or f"{keyword}: dce is not supported")
         if name not in allowed:
             raise RuleError(f"{keyword}: {part!r} is not supported")
         if name in found:
@@ -65,7 +67,7 @@ _COMMON = frozenset({"relative", "big", "little", "string", "base"})
 
 def _number(rule: RuleBuilder, count: str, offset: str, options: dict[str, Any], keyword: str, least: int) -> Number:
     text = bool(options.get("string"))
-    size = whole_number(count, keyword, least, 23 if text else 8)
+    size = variable_or_number(rule, count, keyword, least, 23 if text else 8)
     return Number(
         size,
         variable_or_number(rule, offset, keyword, -65535, _LARGEST),
@@ -93,7 +95,7 @@ def _byte_test(rule: RuleBuilder, value: str) -> None:
             raise RuleError(f"byte_test: {wanted!r} is too large")
     else:
         target = variable_or_number(rule, wanted, "byte_test", 0, 10**12)
-    rule.payload.append(ByteTest(number, form[2] or "=", target, negated=bool(form[1])))
+    rule.add_match(ByteTest(number, form[2] or "=", target, negated=bool(form[1])), follow=number.relative)
 
 
 def _byte_jump(rule: RuleBuilder, value: str) -> None:
@@ -103,36 +105,73 @@ def _byte_jump(rule: RuleBuilder, value: str) -> None:
     if "from_beginning" in options and "from_end" in options:
         raise RuleError("byte_jump: from_beginning and from_end exclude each other")
     origin = "beginning" if "from_beginning" in options else "end" if "from_end" in options else "here"
-    rule.payload.append(
-        ByteJump(
-            _number(rule, count, offset, options, "byte_jump", 0),
-            multiplier=options.get("multiplier", 1),
-            align=bool(options.get("align")),
-            origin=origin,
-            post_offset=options.get("post_offset", 0),
-        )
+    jump = ByteJump(
+        _number(rule, count, offset, options, "byte_jump", 0),
+        multiplier=options.get("multiplier", 1),
+        align=bool(options.get("align")),
+        origin=origin,
+        post_offset=options.get("post_offset", 0),
     )
+    rule.add_match(jump, follow=jump.number.relative)
 
 
 def _byte_extract(rule: RuleBuilder, value: str) -> None:
     count, offset, name, *rest = _parts(value, 3, "byte_extract")
-    options = _options(rule, rest, _COMMON | {"multiplier", "align"}, "byte_extract")
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.]*", name):
-        raise RuleError(f"byte_extract: {name!r} is not a name")
-    if any(isinstance(match, ByteExtract) and match.name == name for match in rule.payload):
-        raise RuleError(f"byte_extract: {name!r} is set twice")
-    rule.payload.append(
-        ByteExtract(
-            _number(rule, count, offset, options, "byte_extract", 1),
-            name,
-            multiplier=options.get("multiplier", 1),
-            align=int(options.get("align", 0)),
-        )
+    options = _options(rule, rest, _COMMON | {"multiplier", "align", "bitmask"}, "byte_extract")
+    extract = ByteExtract(
+        _number(rule, count, offset, options, "byte_extract", 1),
+        _new_variable(rule, name, "byte_extract"),
+        multiplier=options.get("multiplier", 1),
+        align=int(options.get("align", 0)),
     )
+    rule.add_match(extract, follow=extract.number.relative)
+
+
+def _new_variable(rule: RuleBuilder, name: str, keyword: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", name):
+        raise RuleError(f"{keyword}: {name!r} is not a name")
+    if name in rule.variables:
+        raise RuleError(f"{keyword}: {name!r} is set twice")
+    rule.variables.append(name)
+    return name
+
+
+_MATH_FIXED = ("bytes", "offset", "oper", "rvalue", "result")
+_MATH_OPERATORS = ("+", "-", "*", "/", "<<", ">>")
+
+
+def _byte_math(rule: RuleBuilder, value: str) -> None:
+    """`bytes N, offset N, oper O, rvalue V, result NAME[, relative][, endian E][, string BASE][, bitmask M]`."""
+    fixed: dict[str, str] = {}
+    rest: list[str] = []
+    for part in _parts(value, 5, "byte_math"):
+        name, _blank, argument = part.partition(" ")
+        argument = argument.strip()
+        if name in _MATH_FIXED:
+            if name in fixed or not argument:
+                raise RuleError(f"byte_math: {part!r} has no value or is given twice")
+            fixed[name] = argument
+        elif name == "endian":
+            rest.append(argument)
+        elif name == "string":
+            rest += ["string", argument]
+        else:
+            rest.append(part)
+    missing = [name for name in _MATH_FIXED if name not in fixed]
+    if missing:
+        raise RuleError(f"byte_math: {', '.join(missing)} is missing")
+    if fixed["oper"] not in _MATH_OPERATORS:
+        raise RuleError(f"byte_math: {fixed['oper']!r} is not an operator ({' '.join(_MATH_OPERATORS)})")
+    options = _options(rule, rest, _COMMON | {"bitmask"}, "byte_math")
+    number = _number(rule, fixed["bytes"], fixed["offset"], options, "byte_math", 1)
+    operand = variable_or_number(rule, fixed["rvalue"], "byte_math: rvalue", 0, _LARGEST)
+    name = _new_variable(rule, fixed["result"], "byte_math")
+    rule.add_match(ByteMath(number, fixed["oper"], operand, name), follow=number.relative)
 
 
 BYTE_KEYWORDS = {
     "byte_test": Keyword(_byte_test),
     "byte_jump": Keyword(_byte_jump),
     "byte_extract": Keyword(_byte_extract),
+    "byte_math": Keyword(_byte_math),
 }

@@ -1,13 +1,12 @@
-"""Payload keywords: content and what changes the content before it, isdataat."""
+"""Payload keywords: content and what changes the content before it, isdataat, bsize, base64_decode."""
 
 import re
-from collections.abc import Callable
 
 import attrs
 
 from flowshunt_ids.rules.keywords.builder import Keyword, RuleBuilder, unquoted, whole_number
 from flowshunt_ids.rules.lexer import RuleError
-from flowshunt_ids.rules.rule import MAX_SHIFT, ByteExtract, Content, FastPattern, IsDataAt
+from flowshunt_ids.rules.rule import MAX_SHIFT, Base64Decode, BufferSize, Content, FastPattern, IsDataAt
 
 MAX_CONTENT = 255
 """The longest content in bytes, as in Suricata."""
@@ -55,39 +54,28 @@ def parse_pattern(text: str, what: str = "content") -> bytes:
 
 def _content(rule: RuleBuilder, value: str) -> None:
     text, negated = unquoted(value, "content")
-    rule.payload.append(Content(parse_pattern(text), negated=negated))
-
-
-def _last(rule: RuleBuilder, keyword: str) -> Content:
-    if not rule.payload or not isinstance(rule.payload[-1], Content):
-        for match in reversed(rule.payload):
-            if isinstance(match, Content):
-                return match
-        raise RuleError(f"{keyword}: no content stands before it")
-    return rule.payload[-1]
-
-
-def _replace(rule: RuleBuilder, old: Content, new: Content) -> None:
-    for at in range(len(rule.payload) - 1, -1, -1):
-        if rule.payload[at] is old:
-            rule.payload[at] = new
-            return
+    rule.add_match(Content(parse_pattern(text), negated=negated))
 
 
 def variable_or_number(rule: RuleBuilder, value: str, keyword: str, minimum: int, maximum: int) -> int | str:
-    """A number within limits, or the name of a variable that a `byte_extract` before it sets. Raises `RuleError`."""
+    """A number within limits, or the name of a variable that a `byte_extract` or `byte_math` before it sets.
+
+    Raises `RuleError`.
+    """
     if _NAME.fullmatch(value):
-        if not any(isinstance(match, ByteExtract) and match.name == value for match in rule.payload):
-            raise RuleError(f"{keyword}: {value!r} is neither a number nor a variable of a byte_extract before it")
+        if value not in rule.variables:
+            raise RuleError(
+                f"{keyword}: {value!r} is neither a number nor a variable of a byte_extract or byte_math before it"
+            )
         return value
     return whole_number(value, keyword, minimum, maximum)
 
 
 def _nocase(rule: RuleBuilder, _value: str) -> None:
-    content = _last(rule, "nocase")
+    content = rule.last_content("nocase")
     if content.nocase:
         raise RuleError("nocase: given twice for one content")
-    _replace(rule, content, attrs.evolve(content, nocase=True, pattern=content.pattern.lower()))
+    rule.replace_content(attrs.evolve(content, nocase=True, pattern=content.pattern.lower()))
 
 
 def _absolute(content: Content, keyword: str) -> None:
@@ -100,22 +88,22 @@ def _absolute(content: Content, keyword: str) -> None:
 
 
 def _offset(rule: RuleBuilder, value: str) -> None:
-    content = _last(rule, "offset")
+    content = rule.last_content("offset")
     _absolute(content, "offset")
     if content.offset is not None:
         raise RuleError("offset: given twice for one content")
-    _replace(rule, content, attrs.evolve(content, offset=variable_or_number(rule, value, "offset", 0, 65535)))
+    rule.replace_content(attrs.evolve(content, offset=variable_or_number(rule, value, "offset", 0, 65535)))
 
 
 def _depth(rule: RuleBuilder, value: str) -> None:
-    content = _last(rule, "depth")
+    content = rule.last_content("depth")
     _absolute(content, "depth")
     if content.depth is not None:
         raise RuleError("depth: given twice for one content")
     depth = variable_or_number(rule, value, "depth", 0, 65535)
     if isinstance(depth, int) and depth < len(content.pattern):
         raise RuleError(f"depth: {depth} is less than the {len(content.pattern)} bytes of the content")
-    _replace(rule, content, attrs.evolve(content, depth=depth))
+    rule.replace_content(attrs.evolve(content, depth=depth))
 
 
 def _relative(content: Content, keyword: str) -> None:
@@ -126,47 +114,48 @@ def _relative(content: Content, keyword: str) -> None:
 
 
 def _distance(rule: RuleBuilder, value: str) -> None:
-    content = _last(rule, "distance")
+    content = rule.last_content("distance")
     _relative(content, "distance")
     if content.distance is not None:
         raise RuleError("distance: given twice for one content")
     distance = variable_or_number(rule, value, "distance", -MAX_SHIFT, MAX_SHIFT)
-    _replace(rule, content, attrs.evolve(content, distance=distance))
+    rule.replace_content(attrs.evolve(content, distance=distance))
 
 
 def _within(rule: RuleBuilder, value: str) -> None:
-    content = _last(rule, "within")
+    content = rule.last_content("within")
     _relative(content, "within")
     if content.within is not None:
         raise RuleError("within: given twice for one content")
     within = variable_or_number(rule, value, "within", -MAX_SHIFT, MAX_SHIFT)
     if isinstance(within, int) and within < len(content.pattern):
         raise RuleError(f"within: {within} is less than the {len(content.pattern)} bytes of the content")
-    _replace(rule, content, attrs.evolve(content, within=within))
+    rule.replace_content(attrs.evolve(content, within=within))
 
 
 def _startswith(rule: RuleBuilder, _value: str) -> None:
-    content = _last(rule, "startswith")
+    content = rule.last_content("startswith")
     if content.offset is not None or content.depth is not None or content.relative or content.startswith:
         raise RuleError("startswith: can't be mixed with offset, depth, distance or within on one content")
-    _replace(rule, content, attrs.evolve(content, startswith=True, offset=0, depth=len(content.pattern)))
+    rule.replace_content(attrs.evolve(content, startswith=True, offset=0, depth=len(content.pattern)))
 
 
 def _endswith(rule: RuleBuilder, _value: str) -> None:
-    content = _last(rule, "endswith")
+    content = rule.last_content("endswith")
     if content.endswith:
         raise RuleError("endswith: given twice for one content")
-    _replace(rule, content, attrs.evolve(content, endswith=True))
+    rule.replace_content(attrs.evolve(content, endswith=True))
 
 
 def _rawbytes(rule: RuleBuilder, _value: str) -> None:
-    _last(rule, "rawbytes")
+    rule.last_content("rawbytes")
 
 
 def _fast_pattern(rule: RuleBuilder, value: str) -> None:
-    content = _last(rule, "fast_pattern")
-    if any(isinstance(match, Content) and match.fast_pattern is not None for match in rule.payload):
+    content = rule.last_content("fast_pattern")
+    if rule.has_fast_pattern:
         raise RuleError("fast_pattern: given for more than one content")
+    rule.has_fast_pattern = True
     if not value:
         chosen = FastPattern()
     elif value == "only":
@@ -182,7 +171,7 @@ def _fast_pattern(rule: RuleBuilder, value: str) -> None:
         chosen = FastPattern(start=first, length=count)
     if content.negated and (content.offset is not None or content.depth is not None or content.relative):
         raise RuleError("fast_pattern: can't be set on a negated content that has a place")
-    _replace(rule, content, attrs.evolve(content, fast_pattern=chosen))
+    rule.replace_content(attrs.evolve(content, fast_pattern=chosen))
 
 
 def _isdataat(rule: RuleBuilder, value: str) -> None:
@@ -191,23 +180,85 @@ def _isdataat(rule: RuleBuilder, value: str) -> None:
     if not set(flags) <= {"relative", "rawbytes"} or (flags and flags[0] != "relative"):
         raise RuleError(f"isdataat: {value!r} is not '[!]number[,relative[,rawbytes]]'")
     number = variable_or_number(rule, amount, "isdataat", 0, 65535)
-    rule.payload.append(IsDataAt(number, relative=bool(flags), negated=negated))
+    rule.add_match(IsDataAt(number, relative=bool(flags), negated=negated), follow=bool(flags))
 
 
-def _modifier(read: Callable[[RuleBuilder, str], None], value: bool | None) -> Keyword:
-    return Keyword(read, value=value)
+_SIZE = re.compile(r"(?:(\d{1,20})\s*<>\s*(\d{1,20})|(<=|>=|<|>|=|!=?|)\s*(\d{1,20}))")
+_LARGEST = (1 << 62) - 1
+
+
+def parse_size(value: str, keyword: str) -> BufferSize:
+    """`number`, `<number` and such, or `low<>high` without its ends. Raises `RuleError`."""
+    form = _SIZE.fullmatch(value.strip())
+    if form is None:
+        raise RuleError(f"{keyword}: {value!r} is neither a number, a comparison nor a range")
+    if form[1]:
+        low, high = int(form[1]) + 1, int(form[2]) - 1
+        operator = ""
+    else:
+        operator, number = form[3], min(int(form[4]), _LARGEST)
+        low, high = {
+            "<": (0, number - 1),
+            "<=": (0, number),
+            ">": (number + 1, _LARGEST),
+            ">=": (number, _LARGEST),
+        }.get(operator, (number, number))
+    if low > high:
+        raise RuleError(f"{keyword}: {value!r} can never match")
+    return BufferSize(low, high, negated=operator[:1] == "!")
+
+
+def _bsize(rule: RuleBuilder, value: str) -> None:
+    if rule.sticky is None:
+        raise RuleError("bsize: needs a sticky buffer before it")
+    rule.add_match(parse_size(value, "bsize"))
+
+
+def _replace(_rule: RuleBuilder, _value: str) -> None:
+    raise RuleError("replace: changes packets on their way, which this engine doesn't do")
+
+
+def _pkt_data(rule: RuleBuilder, _value: str) -> None:
+    rule.open_buffer(None)
+
+
+_DECODE_OPTION = re.compile(r"(bytes|offset)\s+(\d{1,5})")
+
+
+def _base64_decode(rule: RuleBuilder, value: str) -> None:
+    found: dict[str, int] = {}
+    relative = False
+    for part in value.split(",") if value else ():
+        word = part.strip()
+        if word == "relative":
+            relative = True
+            continue
+        form = _DECODE_OPTION.fullmatch(word)
+        if form is None or form[1] in found:
+            raise RuleError(f"base64_decode: {word!r} is not 'bytes N', 'offset N' or 'relative', each once")
+        found[form[1]] = whole_number(form[2], "base64_decode", 1 if form[1] == "bytes" else 0, 65535)
+    rule.add_match(Base64Decode(found.get("bytes", 0), found.get("offset", 0), relative), follow=relative)
+
+
+def _base64_data(rule: RuleBuilder, _value: str) -> None:
+    rule.open_base64()
 
 
 CONTENT_KEYWORDS = {
     "content": Keyword(_content),
-    "nocase": _modifier(_nocase, False),
-    "offset": _modifier(_offset, True),
-    "depth": _modifier(_depth, True),
-    "distance": _modifier(_distance, True),
-    "within": _modifier(_within, True),
-    "startswith": _modifier(_startswith, False),
-    "endswith": _modifier(_endswith, False),
-    "rawbytes": _modifier(_rawbytes, False),
-    "fast_pattern": _modifier(_fast_pattern, None),
+    "nocase": Keyword(_nocase, value=False),
+    "offset": Keyword(_offset),
+    "depth": Keyword(_depth),
+    "distance": Keyword(_distance),
+    "within": Keyword(_within),
+    "startswith": Keyword(_startswith, value=False),
+    "endswith": Keyword(_endswith, value=False),
+    "rawbytes": Keyword(_rawbytes, value=False),
+    "fast_pattern": Keyword(_fast_pattern, value=None),
     "isdataat": Keyword(_isdataat),
+    "bsize": Keyword(_bsize),
+    "replace": Keyword(_replace),
+    "pkt_data": Keyword(_pkt_data, value=False),
+    "base64_decode": Keyword(_base64_decode, value=None),
+    "base64_data": Keyword(_base64_data, value=False),
 }

@@ -1,18 +1,20 @@
-"""Keywords on flows and on what a match does: flow, flowbits, threshold, detection_filter, noalert, bypass, tag."""
+"""Keywords on flows and on what a match does: flow, flow.age, stream_size, noalert, alert, bypass."""
 
 import re
 
 import attrs
 
-from flowshunt_ids.rules.keywords.builder import Keyword, RuleBuilder, whole_number
+from flowshunt_ids.rules.keywords.builder import Keyword, RuleBuilder
+from flowshunt_ids.rules.keywords.content import parse_size
 from flowshunt_ids.rules.lexer import RuleError
-from flowshunt_ids.rules.rule import Field, Flowbits, FlowCondition, PacketTest, Threshold
+from flowshunt_ids.rules.rule import Condition, Field, FlowCondition, PacketTest
 
 TO_SERVER = 0
 TO_CLIENT = 1
 
 _DIRECTIONS = {"to_server": TO_SERVER, "from_client": TO_SERVER, "to_client": TO_CLIENT, "from_server": TO_CLIENT}
-_IGNORED = frozenset({"no_frag", "only_frag"})
+_FRAGMENTS = {"no_frag": False, "only_frag": True}
+_STREAM_SIZE = re.compile(r"(server|client|both|either)\s*,\s*(<=|>=|<|>|=|!=?|)\s*,\s*(\d{1,10})")
 
 
 def _flow(rule: RuleBuilder, value: str) -> None:
@@ -36,8 +38,8 @@ def _flow(rule: RuleBuilder, value: str) -> None:
             if condition.stream is not None:
                 raise RuleError(f"flow: {word!r} after another stream option")
             condition = attrs.evolve(condition, stream=word == "only_stream")
-        elif word in _IGNORED:
-            raise RuleError(f"flow: {word} is not supported yet")
+        elif word in _FRAGMENTS:
+            rule.tests.append(PacketTest(Field.REASSEMBLED, int(_FRAGMENTS[word]), int(_FRAGMENTS[word])))
         else:
             raise RuleError(f"flow: {word!r} is not an option of flow")
     rule.flow = condition
@@ -50,68 +52,18 @@ def _flow(rule: RuleBuilder, value: str) -> None:
         rule.needs_packet = True
 
 
-_BIT = re.compile(r"[^\s,;|]{1,255}")
+def _stream_size(rule: RuleBuilder, value: str) -> None:
+    form = _STREAM_SIZE.fullmatch(value.strip())
+    if form is None:
+        raise RuleError("stream_size: takes '[server|client|both|either],[<|>|=|!=|<=|>=],bytes'")
+    size = parse_size(form[2] + form[3], "stream_size")
+    rule.conditions.append(Condition("stream_size", (form[1], size.low, size.high, size.negated)))
+    rule.placed = True
 
 
-def _flowbits(rule: RuleBuilder, value: str) -> None:
-    command, comma, names = (part.strip() for part in value.partition(","))
-    if command == "noalert":
-        if comma:
-            raise RuleError("flowbits: noalert takes no name")
-        rule.noalert = True
-        return
-    if command not in ("set", "unset", "toggle", "isset", "isnotset"):
-        raise RuleError(f"flowbits: {command!r} is not a command (set, unset, toggle, isset, isnotset, noalert)")
-    bits = tuple(name.strip() for name in names.split("|"))
-    if not all(_BIT.fullmatch(name) for name in bits):
-        raise RuleError(f"flowbits: {value!r} names no bit")
-    if len(bits) > 1 and command in ("set", "unset", "toggle"):
-        raise RuleError(f"flowbits: {command} takes one name")
-    if command != "set":
-        rule.first_only = False
-    rule.flowbits.append(Flowbits(command, bits))
-
-
-def _settings(value: str, keyword: str, known: frozenset[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for part in value.split(","):
-        name, _blank, setting = part.strip().partition(" ")
-        if name not in known or not setting.strip():
-            raise RuleError(f"{keyword}: {part.strip()!r} is not understood")
-        if name in found:
-            raise RuleError(f"{keyword}: {name} given twice")
-        found[name] = setting.strip()
-    missing = known - found.keys()
-    if missing:
-        raise RuleError(f"{keyword}: {', '.join(sorted(missing))} is missing")
-    return found
-
-
-_TRACKS = ("by_src", "by_dst", "by_rule", "by_both", "by_flow")
-
-
-def _limit(rule: RuleBuilder, found: dict[str, str], kind: str, keyword: str) -> None:
-    if rule.threshold is not None:
-        raise RuleError(f"{keyword}: a rule takes one threshold or detection_filter")
-    if found["track"] not in _TRACKS:
-        raise RuleError(f"{keyword}: track {found['track']!r} is not one of {', '.join(_TRACKS)}")
-    if found["track"] == "by_flow":
-        raise RuleError(f"{keyword}: track by_flow is not supported yet")
-    count = whole_number(found["count"], f"{keyword}: count", 1, 0xFFFFFFFF)
-    seconds = whole_number(found["seconds"], f"{keyword}: seconds", 1, 0xFFFFFFFF)
-    rule.threshold = Threshold(kind, found["track"], count, seconds)
-
-
-def _threshold(rule: RuleBuilder, value: str) -> None:
-    found = _settings(value, "threshold", frozenset({"type", "track", "count", "seconds"}))
-    if found["type"] not in ("limit", "threshold", "both"):
-        raise RuleError(f"threshold: type {found['type']!r} is not limit, threshold or both")
-    _limit(rule, found, found["type"], "threshold")
-
-
-def _detection_filter(rule: RuleBuilder, value: str) -> None:
-    found = _settings(value, "detection_filter", frozenset({"track", "count", "seconds"}))
-    _limit(rule, found, "filter", "detection_filter")
+def _flow_age(rule: RuleBuilder, value: str) -> None:
+    size = parse_size(value, "flow.age")
+    rule.conditions.append(Condition("flow.age", (size.low, size.high, size.negated)))
 
 
 def _noalert(rule: RuleBuilder, _value: str) -> None:
@@ -130,12 +82,16 @@ def _bypass(rule: RuleBuilder, _value: str) -> None:
     rule.bypass = True
 
 
+def _prefilter(_rule: RuleBuilder, _value: str) -> None:
+    """Which part of a rule is looked at first is this engine's own choice; the answer is the same."""
+
+
 FLOW_KEYWORDS = {
     "flow": Keyword(_flow),
-    "flowbits": Keyword(_flowbits, first_only=True),
-    "threshold": Keyword(_threshold, first_only=True),
-    "detection_filter": Keyword(_detection_filter, first_only=True),
+    "flow.age": Keyword(_flow_age),
+    "stream_size": Keyword(_stream_size),
     "noalert": Keyword(_noalert, value=False, first_only=True),
     "alert": Keyword(_alert, value=False, first_only=True),
     "bypass": Keyword(_bypass, value=False, first_only=True),
+    "prefilter": Keyword(_prefilter, value=False),
 }

@@ -1,4 +1,4 @@
-"""Keywords that name and describe a rule: msg, sid, rev, gid, classtype, priority, reference, metadata, target."""
+"""Keywords that name and describe a rule: msg, sid, rev, classtype, priority, reference, metadata, requires, ..."""
 
 import re
 
@@ -71,7 +71,60 @@ def _target(rule: RuleBuilder, value: str) -> None:
     rule.metadata.setdefault("target", []).append(value)
 
 
+FEATURES: frozenset[str] = frozenset()
+"""Features that `requires` may ask for beside a version."""
+VERSION = (7, 0, 10)
+"""The version of Suricata whose rules these are."""
+_CLAUSE = re.compile(r"\s*(>=|<=|>|<)\s*(\d{1,3})(?:\.(\d{1,3}))?(?:\.(\d{1,3}))?(?:-\S*)?")
+
+
+def check_requirements(value: str) -> None:
+    """`requires: version >= 7.0.4 < 8 | >= 8.0.3, feature NAME`: raises `RuleError` where this doesn't hold."""
+    versions = False
+    for part in value.split(","):
+        word, _blank, setting = part.strip().partition(" ")
+        if word == "version" and not versions:
+            versions = True
+            if not any(_version_fits(clause) for clause in setting.split("|")):
+                raise RuleError(f"requires: version {setting.strip()}, and this engine follows 7.0.10")
+        elif word == "version":
+            raise RuleError("requires: version given twice")
+        elif word == "feature":
+            if setting.strip() not in FEATURES:
+                raise RuleError(f"requires: feature {setting.strip()!r}, which this engine doesn't have")
+        elif word:
+            raise RuleError(f"requires: {part.strip()!r} is not known")
+
+
+def _requires(_rule: RuleBuilder, value: str) -> None:
+    check_requirements(value)
+
+
+def _version_fits(clause: str) -> bool:
+    at, fits, found = 0, True, False
+    while clause[at:].strip():
+        form = _CLAUSE.match(clause, at)
+        if form is None:
+            raise RuleError(f"requires: version {clause.strip()!r} is not understood")
+        wanted = tuple(int(number or 0) for number in form.groups()[1:])
+        fits = (
+            fits
+            and {
+                ">=": wanted <= VERSION,
+                "<=": wanted >= VERSION,
+                ">": wanted < VERSION,
+                "<": wanted > VERSION,
+            }[form[1]]
+        )
+        found = True
+        at = form.end()
+    if not found:
+        raise RuleError("requires: no version is named")
+    return fits
+
+
 META_KEYWORDS = {
+    "requires": Keyword(_requires, first_only=True),
     "msg": Keyword(_msg, first_only=True),
     "sid": Keyword(_sid, first_only=True),
     "gid": Keyword(_gid, first_only=True),

@@ -1,10 +1,10 @@
-"""Keywords on packet headers: flags, dsize, ttl, itype, icode, ip_proto, sameip, id, fragbits, seq, ack, window, ..."""
+"""Keywords on packet headers: flags, dsize, ttl, tos, itype, icode, ip_proto, sameip, id, fragbits, seq, ack, ..."""
 
 import re
 
 from flowshunt_ids.rules.keywords.builder import Keyword, RuleBuilder, whole_number
 from flowshunt_ids.rules.lexer import RuleError
-from flowshunt_ids.rules.rule import Field, PacketTest
+from flowshunt_ids.rules.rule import Condition, Field, PacketTest
 
 _FLAG_BITS = {
     "F": 1,
@@ -200,6 +200,89 @@ def _ip_proto(rule: RuleBuilder, value: str) -> None:
     rule.tests.append(PacketTest(Field.IP_PROTOCOL, low, high, negated=operator == "!"))
 
 
+_OPTIONS = {
+    "eol": 0,
+    "nop": 1,
+    "rr": 7,
+    "ts": 68,
+    "sec": 130,
+    "lsrr": 131,
+    "esec": 133,
+    "satid": 136,
+    "ssrr": 137,
+}
+
+
+def _ipopts(rule: RuleBuilder, value: str) -> None:
+    name = value.strip('"').lower()
+    if name == "any":
+        # Suricata asks for all options at once then, which no header has room for.
+        rule.tests.append(PacketTest(Field.IP_OPTIONS, 1, 0))
+        rule.warnings.append("ipopts:any never matches")
+    elif name in _OPTIONS:
+        bit = 1 << (_OPTIONS[name] & 31)
+        rule.tests.append(PacketTest(Field.IP_OPTIONS, bit, bit, bit))
+    else:
+        raise RuleError(f"ipopts: {value!r} is not one of {', '.join(_OPTIONS)}")
+    rule.needs_packet = True
+
+
+_TOS = re.compile(r"(!?)\s*(\d{1,3}|[xX][0-9a-fA-F]{1,2})")
+
+
+def _tos(rule: RuleBuilder, value: str) -> None:
+    form = _TOS.fullmatch(value.strip('"').strip())
+    if form is None:
+        raise RuleError("tos: takes '[!]number' or '[!]xHH'")
+    number = int(form[2][1:], 16) if form[2][0] in "xX" else whole_number(form[2], "tos", 0, 255)
+    rule.tests.append(PacketTest(Field.TOS, number, number, negated=bool(form[1])))
+    rule.needs_packet = True
+
+
+_FRAGOFFSET = re.compile(r"(<|>|!|)\s*(\d{1,5})")
+
+
+def _fragoffset(rule: RuleBuilder, value: str) -> None:
+    form = _FRAGOFFSET.fullmatch(value.strip('"').strip())
+    if form is None:
+        raise RuleError("fragoffset: takes '[<|>]number'")
+    rule.tests.append(parse_range(Field.FRAGMENT_OFFSET, form[1] + form[2], "fragoffset", 65535, inclusive=False))
+    rule.needs_packet = True
+
+
+def _rpc(rule: RuleBuilder, value: str) -> None:
+    parts = [part.strip() for part in value.split(",")]
+    if len(parts) > 3:
+        raise RuleError("rpc: takes 'program[,version|*[,procedure|*]]'")
+    program, version, procedure = [*parts, "*", "*"][:3]
+    wanted = [whole_number(program, "rpc", 0, 0xFFFFFFFF)]
+    wanted += [-1 if part in ("*", "") else whole_number(part, "rpc", 0, 0xFFFFFFFF) for part in (version, procedure)]
+    rule.conditions.append(Condition("rpc", tuple(wanted)))
+    rule.needs_packet = True
+
+
+def _checksum(layer: str, version: int) -> Keyword:
+    def read(rule: RuleBuilder, value: str) -> None:
+        word = value.strip('"').strip().lower()
+        if word not in ("valid", "invalid"):
+            raise RuleError(f"{layer}v{version}-csum: takes valid or invalid")
+        rule.conditions.append(Condition("checksum", (layer, version, word == "valid")))
+        rule.needs_packet = True
+
+    return Keyword(read)
+
+
+def _refused(name: str, why: str) -> Keyword:
+    def read(_rule: RuleBuilder, _value: str) -> None:
+        raise RuleError(f"{name}: {why}")
+
+    return Keyword(read, value=None)
+
+
+def _ignored(_rule: RuleBuilder, _value: str) -> None:
+    """Of no effect outside the kernel's packet queues."""
+
+
 def _sameip(rule: RuleBuilder, _value: str) -> None:
     rule.tests.append(PacketTest(Field.SAME_IP, 1, 1))
     rule.needs_packet = True
@@ -232,6 +315,29 @@ _BASE: dict[str, Keyword] = {
     "fragbits": Keyword(_fragbits),
     "ip_proto": Keyword(_ip_proto, first_only=True),
     "sameip": Keyword(_sameip, value=False),
+    "ipopts": Keyword(_ipopts),
+    "tos": Keyword(_tos),
+    "fragoffset": Keyword(_fragoffset),
+    "tcp.mss": _ranged(Field.TCP_MSS, "tcp.mss", 65535, protocols=frozenset({6})),
+    "icmpv6.mtu": _ranged(Field.ICMPV6_MTU, "icmpv6.mtu", 0xFFFFFFFF),
+    "rpc": Keyword(_rpc),
+    "ipv4-csum": _checksum("ip", 4),
+    "tcpv4-csum": _checksum("tcp", 4),
+    "tcpv6-csum": _checksum("tcp", 6),
+    "udpv4-csum": _checksum("udp", 4),
+    "udpv6-csum": _checksum("udp", 6),
+    "icmpv4-csum": _checksum("icmp", 4),
+    "icmpv6-csum": _checksum("icmp", 6),
+    "decode-event": _refused("decode-event", "not supported yet"),
+    "engine-event": _refused("engine-event", "not supported yet"),
+    "stream-event": _refused("stream-event", "not supported yet"),
+    "nfq_set_mark": Keyword(_ignored),
+    "geoip": _refused("geoip", "needs a database of countries, which this engine doesn't read"),
+    "iprep": _refused("iprep", "IP reputation is not supported"),
+    "lua": _refused("lua", "scripts are not run"),
+    "luajit": _refused("luajit", "scripts are not run"),
+    "asn1": _refused("asn1", "not supported"),
+    "frame": _refused("frame", "frames of application layers are not supported"),
 }
 
 PACKET_KEYWORDS = _alias(_BASE, {"tcp.flags": "flags", "tcp.seq": "seq", "tcp.ack": "ack", "tcp.window": "window"})

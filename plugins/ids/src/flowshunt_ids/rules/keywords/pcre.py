@@ -15,21 +15,6 @@ ASCII: Final = 128
 
 _FLAGS = {"i": IGNORECASE, "s": DOTALL, "m": MULTILINE, "x": VERBOSE}
 _FORM = re.compile(r"/(.*)/([A-Za-z]*)", re.DOTALL)
-_BUFFER_FLAGS = {
-    "U": "http_uri",
-    "I": "http_raw_uri",
-    "P": "http_client_body",
-    "Q": "http_server_body",
-    "H": "http_header",
-    "D": "http_raw_header",
-    "M": "http_method",
-    "C": "http_cookie",
-    "S": "http_stat_code",
-    "Y": "http_stat_msg",
-    "V": "http_user_agent",
-    "W": "http_host",
-    "Z": "http_raw_host",
-}
 _SAME = frozenset("abdefnrstvwxBDSW0123456789ckgPpUuNlLXRCGEQhHVKzZA")
 _REFUSED = {
     "c": "control characters",
@@ -50,7 +35,6 @@ _REFUSED = {
     "U": "\\U",
 }
 _BLANK = r"\t\x20\xa0"
-_NAMED_GROUP = re.compile(r"\(\?P?<([A-Za-z_]\w*)>")
 _INLINE = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
 _POSIX = re.compile(r"\[:\^?[a-z]+:\]")
 
@@ -157,22 +141,39 @@ def _group(pattern: str, at: int) -> str:
             raise RuleError(f"pcre: {inline[0]!r} inside the expression is not supported; write '(?{inline[1]}:...)'")
     if pattern.startswith(("(?R", "(?&", "(?P>", "(?C"), at) or re.compile(r"\(\?[+-]?\d").match(pattern, at):
         raise RuleError("pcre: recursion and callouts are not supported")
-    named = _NAMED_GROUP.match(pattern, at)
-    if named and named[1].startswith(("flow_", "pkt_")):
-        raise RuleError("pcre: capturing into variables is not supported yet")
     return "("
 
 
+_CAPTURES = re.compile(r"((?:\s*,\s*(?:flow|pkt|alert):[A-Za-z0-9_.-]+)+)\s*$")
+_GROUP_NAME = re.compile(r"\(\?P?<(flow|pkt|alert)_([A-Za-z_]\w*)>")
+MAX_CAPTURES = 8
+"""The most variables that one expression sets, as in Suricata."""
+
+
+def _captures(text: str) -> tuple[str, tuple[str, ...]]:
+    """An option's text without the variables behind the expression, and these."""
+    found = _CAPTURES.search(text)
+    if found is None:
+        return text, ()
+    names = tuple(name.strip() for name in found[1].split(",") if name.strip())
+    return text[: found.start()], names
+
+
 def _pcre(rule: RuleBuilder, value: str) -> None:
-    text, negated = unquoted(value, "pcre")
-    captures = re.search(r"/[A-Za-z]*\s*,\s*(flow|pkt|alert):", text)
-    if captures:
-        raise RuleError("pcre: capturing into variables is not supported yet")
-    form = _FORM.fullmatch(text)
+    text, negated = unquoted(value, "pcre") if '"' in value else (value.removeprefix("!"), value.startswith("!"))
+    if text.startswith("!"):
+        text, negated = text[1:], True
+    text, captures = _captures(text)
+    form = _FORM.fullmatch(text.strip())
     if form is None:
         raise RuleError("pcre: takes '\"/expression/flags\"'")
     source = form[1].replace("\\;", ";").replace('\\"', '"')
+    named = tuple(f"{scope}:{name}" for scope, name in _GROUP_NAME.findall(source))
+    captures = captures or named
+    if len(captures) > MAX_CAPTURES:
+        raise RuleError(f"pcre: {len(captures)} variables, more than {MAX_CAPTURES}")
     flags, relative, anchored, dollar_end = 0, False, False, False
+    buffer = None
     for letter in form[2]:
         if letter in _FLAGS:
             flags |= _FLAGS[letter]
@@ -184,10 +185,14 @@ def _pcre(rule: RuleBuilder, value: str) -> None:
             dollar_end = True
         elif letter in "BO":
             continue
-        elif letter in _BUFFER_FLAGS:
-            raise RuleError(f"pcre: flag {letter} (buffer {_BUFFER_FLAGS[letter]}) is not supported yet")
+        elif letter in rule.language.pcre_flags:
+            if buffer is not None:
+                raise RuleError(f"pcre: flag {letter} after the flag of another buffer")
+            buffer = rule.language.pcre_flags[letter]
+        elif letter == "G":
+            raise RuleError("pcre: flag G (inverted greediness) is not supported")
         else:
-            raise RuleError(f"pcre: flag {letter} is not supported")
+            raise RuleError(f"pcre: flag {letter} is not one of imsxAERBOG or a buffer's")
     if flags & VERBOSE and not source.isascii():
         raise RuleError("pcre: flag x with bytes above 7f is not supported")
     translated = translate(source, dollar_end=dollar_end)
@@ -195,7 +200,15 @@ def _pcre(rule: RuleBuilder, value: str) -> None:
         translated = rf"\G(?:{translated})"
     pattern = translated.encode("latin-1", "backslashreplace") if translated.isascii() else translated.encode()
     compile_pattern(pattern, flags)
-    rule.payload.append(Pcre(pattern, flags, relative, negated))
+    match = Pcre(pattern, flags, relative, negated, captures)
+    if buffer is None:
+        rule.add_match(match)
+    elif rule.sticky is None:
+        rule.add_to_buffer(buffer, match)
+    elif rule.sticky.keyword == buffer:
+        rule.add_match(match)
+    else:
+        raise RuleError(f"pcre: its flags ask for {buffer.name}, but {rule.sticky.name} is the sticky buffer")
 
 
 def compile_pattern(pattern: bytes, flags: int) -> "re.Pattern[bytes]":
