@@ -1,0 +1,1 @@
+"""Extended operations in programs: encoding, lowering, recognition, policy, validation."""

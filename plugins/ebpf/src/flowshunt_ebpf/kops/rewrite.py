@@ -1,0 +1,249 @@
+"""Making sites of candidates: round by round, each proved before it is made."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from flowshunt.errors import InputError
+from flowshunt.operation import ExtendedOperation
+from flowshunt_ebpf.kops.candidate import Analysis, Candidate, Refused, candidates
+from flowshunt_ebpf.kops.encoding import site_of
+from flowshunt_ebpf.kops.overlaps import without_overlaps
+from flowshunt_ebpf.kops.proving import Prover, Unproved
+from flowshunt_ebpf.kops.splice import splice
+from flowshunt_ebpf.program import NativeForm, Program, Site
+
+MAX_ROUNDS = 4
+"""Idioms that stand interleaved with others are made sites of in later rounds."""
+
+
+@attrs.frozen
+class Place:
+    """A site by what it was made of: the same in every run over the same program.
+
+    Attributes:
+        operation: the operation's name.
+        payload: the site's.
+        index: the instruction of the original program that gave the idiom's result, or that the site was put before.
+    """
+
+    operation: str
+    payload: int
+    index: int
+
+
+@attrs.frozen
+class Finding:
+    """What became of a proposal.
+
+    Attributes:
+        place: which one.
+        span: instructions from the idiom's first to its last, in the round that it was found in.
+        admissible: None where the site rules allow it, else why not.
+        proved: None where rewrite and native form are proved, else why not; only asked where it was chosen.
+        used: whether it is a site of the result.
+        gain: cycles saved each time, by the cost tables.
+    """
+
+    place: Place
+    span: int
+    admissible: str | None = None
+    proved: str | None = None
+    used: bool = False
+    gain: float = 0.0
+
+
+@attrs.frozen(eq=False)
+class Rewritten:
+    """A program with its sites.
+
+    Attributes:
+        program: lowered, with its sites.
+        origin: for each of its instructions, the original one whose source line it has.
+        findings: one for each proposal.
+        places: for each of its sites, which one it is.
+    """
+
+    program: Program
+    origin: tuple[int, ...]
+    findings: tuple[Finding, ...]
+    places: tuple[Place, ...]
+
+
+Weight = Callable[[Place, float], float | None]
+"""What a candidate is worth to the policy, by its place and its gain by the tables; None: it is not to be used."""
+
+
+def rewrite(
+    program: Program,
+    operations: Sequence[ExtendedOperation],
+    prover: Prover,
+    weight: Weight,
+    *,
+    architecture: str,
+    features: frozenset[str],
+) -> Rewritten:
+    """Make sites of a program's idioms.
+
+    Args:
+        program: plain eBPF, or a program with sites, which stay.
+        operations: those to look for.
+        prover: what has to prove each rewrite, and each native form.
+        weight: what the policy gives for each candidate.
+        architecture, features: the CPU that it is for.
+
+    Raises InputError for a program whose control flow is not sound.
+    """
+    return _Rewriting(operations, prover, weight, architecture, features).run(program)
+
+
+class _Rewriting:
+    def __init__(
+        self,
+        operations: Sequence[ExtendedOperation],
+        prover: Prover,
+        weight: Weight,
+        architecture: str,
+        features: frozenset[str],
+    ) -> None:
+        self.operations = operations
+        self.prover = prover
+        self.weight = weight
+        self.architecture = architecture
+        self.features = features
+        self.findings: dict[Place, Finding] = {}
+        self.forms: dict[tuple[str, int], NativeForm | Unproved] = {}
+
+    def run(self, program: Program) -> Rewritten:
+        origin = tuple(range(len(program)))
+        places: dict[Site, Place] = {site: Place(site.operation, site.payload, site.start) for site in program.sites}
+        for _ in range(MAX_ROUNDS):
+            analysis = Analysis(program)
+            found, refused = candidates(analysis, self.operations, self.architecture, self.features)
+            self._note(found, refused, origin)
+            chosen, left_over = self._choose(program, found, origin)
+            if not chosen:
+                break
+            program, origin, places = self._make(program, chosen, origin, places)
+            if not left_over:
+                break
+        return Rewritten(program, origin, tuple(self.findings.values()), tuple(places[s] for s in program.sites))
+
+    def _note(self, found: Sequence[Candidate], refused: Sequence[Refused], origin: Sequence[int]) -> None:
+        for candidate in found:
+            place = _place(candidate, origin)
+            known = self.findings.get(place)
+            if known is None or known.admissible is not None:
+                span = candidate.piece.end - candidate.piece.start
+                self.findings[place] = Finding(place, span, gain=candidate.gain)
+        for one in refused:
+            indices = one.match.indices
+            anchor = indices[-1] if indices else one.match.at
+            if not 0 <= anchor < len(origin):
+                continue
+            place = Place(one.operation, one.match.payload, origin[anchor])
+            span = indices[-1] - indices[0] + 1 if indices else 0
+            self.findings.setdefault(place, Finding(place, span, admissible=one.reason))
+
+    def _choose(
+        self, program: Program, found: Sequence[Candidate], origin: Sequence[int]
+    ) -> tuple[list[Candidate], bool]:
+        """The candidates to make now, all proved; and whether others were left because they overlap these."""
+        worth: dict[int, float] = {}
+        usable = []
+        for candidate in found:
+            place = _place(candidate, origin)
+            if self.findings[place].used or self.findings[place].proved is not None:
+                continue
+            value = self.weight(place, candidate.gain)
+            if value is not None:
+                worth[id(candidate)] = value
+                usable.append(candidate)
+        proved: set[int] = set()
+        while True:
+            chosen = without_overlaps(usable, lambda candidate: worth[id(candidate)])
+            failed = []
+            for candidate in chosen:
+                if id(candidate) in proved:
+                    continue
+                if (why := self._prove(program, candidate)) is None:
+                    proved.add(id(candidate))
+                else:
+                    place = _place(candidate, origin)
+                    self.findings[place] = attrs.evolve(self.findings[place], proved=why)
+                    failed.append(candidate)
+            if not failed:
+                return chosen, len(usable) > len(chosen)
+            usable = [candidate for candidate in usable if not any(candidate is one for one in failed)]
+
+    def _prove(self, program: Program, candidate: Candidate) -> str | None:
+        operation, payload = candidate.operation, candidate.match.payload
+        if operation.assumes(operation.layout.decode(payload)):
+            return "it needs ranges of memory that don't overlap, which nothing proves"
+        key = operation.name, payload
+        if key not in self.forms:
+            self.forms[key] = self.prover.native(operation, payload, self.architecture, self.features)
+        form = self.forms[key]
+        if isinstance(form, Unproved):
+            return f"native form: {form.reason}"
+        piece = candidate.piece
+        original = program.instructions[piece.start : piece.end]
+        if original == piece.instructions:
+            return None
+        failed = self.prover.rewrite(original, piece.instructions, candidate.live_out)
+        return None if failed is None else f"rewrite: {failed.reason}"
+
+    def _make(
+        self,
+        program: Program,
+        chosen: Sequence[Candidate],
+        origin: tuple[int, ...],
+        places: dict[Site, Place],
+    ) -> tuple[Program, tuple[int, ...], dict[Site, Place]]:
+        while True:
+            try:
+                spliced = splice(program, [candidate.piece for candidate in chosen])
+                break
+            except InputError:  # a jump no longer reaches: the site that saves least goes
+                least = min(chosen, key=lambda candidate: candidate.gain)
+                chosen = [candidate for candidate in chosen if candidate is not least]
+        made = {}
+        for site in program.sites:
+            made[attrs.evolve(site, start=spliced.place[site.start])] = places[site]
+        for candidate, start in zip(chosen, spliced.starts, strict=True):
+            place = _place(candidate, origin)
+            payload = candidate.match.payload
+            site = site_of(candidate.operation, payload, start + candidate.lead, len(candidate.sequence))
+            form = self.forms[candidate.operation.name, payload]
+            assert isinstance(form, NativeForm)
+            made[attrs.evolve(site, forms=(form,))] = place
+            self.findings[place] = attrs.evolve(self.findings[place], used=True)
+        sites = tuple(sorted(made, key=lambda site: site.start))
+        return (
+            attrs.evolve(spliced.program, sites=sites),
+            tuple(origin[index] for index in spliced.origin),
+            made,
+        )
+
+
+def _place(candidate: Candidate, origin: Sequence[int]) -> Place:
+    return Place(candidate.operation.name, candidate.match.payload, origin[candidate.anchor])
+
+
+def attach_forms(
+    program: Program,
+    operations: Mapping[str, ExtendedOperation],
+    prover: Prover,
+    architecture: str,
+    features: frozenset[str],
+) -> Program:
+    """Give the sites of a lowered program their native forms, as far as they are proved."""
+    sites = []
+    for site in program.sites:
+        operation = operations[site.operation]
+        if operation.assumes(operation.layout.decode(site.payload)):
+            sites.append(site)
+            continue
+        form = prover.native(operation, site.payload, architecture, features)
+        sites.append(attrs.evolve(site, forms=(*site.forms, form)) if isinstance(form, NativeForm) else site)
+    return attrs.evolve(program, sites=tuple(sites))
