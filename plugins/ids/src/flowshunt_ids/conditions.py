@@ -70,15 +70,17 @@ class PacketView:
 
     @property
     def addresses(self) -> tuple[bytes, bytes] | None:
-        """Its source and destination, 16 bytes each, IPv4 in the first four; None: it is no IP packet."""
+        """Its source and destination, 4 or 16 bytes each; None: it is no IP packet."""
         if self._addresses is None:
             if self.slot >= 0:
-                ends = (self.flows["source"][self.slot].tobytes(), self.flows["destination"][self.slot].tobytes())
+                flow = self.flows[self.slot]
+                size = 4 if flow["ip_version"] == 4 else 16
+                ends = (flow["source"].tobytes()[:size], flow["destination"].tobytes()[:size])
                 self._addresses = ends if self.direction == 0 else ends[::-1]
             elif self.row >= 0 and self.header["ip_version"]:
                 first, second = packet_buffer("ip.src", self), packet_buffer("ip.dst", self)
                 assert first is not None and second is not None
-                self._addresses = (first.ljust(16, b"\0"), second.ljust(16, b"\0"))
+                self._addresses = (first, second)
         return self._addresses
 
 

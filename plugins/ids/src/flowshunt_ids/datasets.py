@@ -120,6 +120,9 @@ class Datasets:
             return False
         if match.command == "isset":
             return buffer in found.values
+        if match.dataset.kind == "ip" and len(buffer) == 4:
+            # Suricata changes sets of this type for IPv6 addresses alone.
+            return False
         if match.command == "unset":
             return found.values.pop(buffer, None) is not None
         if buffer in found.values:

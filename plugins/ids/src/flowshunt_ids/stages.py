@@ -16,6 +16,7 @@ from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
 from flowshunt_ids.layout import CANDIDATE, NO_PACKETS, PIECE, SEGMENT, SESSION, SIDE, Packets, packets_of
 from flowshunt_ids.lookup import find_packet_groups, open_flows
 from flowshunt_ids.matching import SCRATCH_SIZE
+from flowshunt_ids.rules.transforms import Timeouts
 from flowshunt_ids.ruleset import RuleSet
 from flowshunt_ids.scanning import arrange, gather, match_packets, match_segments
 from flowshunt_ids.streams.pool import (
@@ -447,6 +448,7 @@ class Stages:
             "inspect.groups_refused": self._groups.refused,
             "inspect.python_matches": self._counters.evaluations,
             "inspect.expression_timeouts": self._counters.expression_timeouts,
+            "inspect.transform_timeouts": Timeouts.count,
             "inspect.step_limits": self._counters.step_limits,
             "rules.patterns": self._set.prefilter.pattern_count,
             "stream.memory": int(state[ARENA_USED]),

@@ -375,7 +375,7 @@ class Suppression:
     addresses: Addresses | None = None
 
     def covers(self, source: bytes, destination: bytes) -> bool:
-        """Whether a match between two addresses (16 bytes each, IPv4 in the first four) is suppressed."""
+        """Whether a match between two addresses (4 or 16 bytes each) is suppressed."""
         if self.addresses is None:
             return True
         ends = {"by_src": (source,), "by_dst": (destination,)}.get(self.track, (source, destination))

@@ -62,12 +62,9 @@ class Addresses:
     negated: bool = attrs.field(default=False, eq=False)
 
     def contains(self, address: bytes) -> bool:
-        """Whether an address is one of them: 16 bytes, IPv4 in the first four and the rest 0."""
-        if address[4:] == bytes(12):
-            value, intervals = int.from_bytes(address[:4], "big"), self.ipv4
-        else:
-            value, intervals = int.from_bytes(address, "big"), self.ipv6
-        return any(low <= value <= high for low, high in intervals)
+        """Whether an address of 4 or 16 bytes is one of them."""
+        value = int.from_bytes(address, "big")
+        return any(low <= value <= high for low, high in (self.ipv4 if len(address) == 4 else self.ipv6))
 
 
 @attrs.frozen

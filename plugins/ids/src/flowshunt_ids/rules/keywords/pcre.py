@@ -211,14 +211,14 @@ def _pcre(rule: RuleBuilder, value: str) -> None:
         raise RuleError(f"pcre: its flags ask for {buffer.name}, but {rule.sticky.name} is the sticky buffer")
 
 
-def compile_pattern(pattern: bytes, flags: int) -> "re.Pattern[bytes]":
+def compile_pattern(pattern: bytes, flags: int, keyword: str = "pcre") -> "re.Pattern[bytes]":
     """Compile an expression that `translate` made. Raises `RuleError` where it is not well formed."""
     import regex
 
     try:
         compiled: re.Pattern[bytes] = regex.compile(pattern, _native(flags), cache_pattern=False)
     except (regex.error, ValueError, OverflowError, RecursionError, MemoryError, IndexError, KeyError) as problem:
-        raise RuleError(f"pcre: {problem}") from None
+        raise RuleError(f"{keyword}: {problem}") from None
     return compiled
 
 
