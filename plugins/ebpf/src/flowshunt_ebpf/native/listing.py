@@ -18,7 +18,7 @@ def machine_code(program: Program, architecture: str, features: frozenset[str] =
     """For each instruction the machine code that the JIT makes of it, without run-time checks and budget.
 
     A function's prologue comes with its first instruction. A site's native form, for a CPU with `features`, comes with
-    its last. The code is made to be looked at: a helper that is not
+    its first instruction. The code is made to be looked at: a helper that is not
     called through its map stands at an address that tells its number, number * 0x10000.
 
     Raises InputError where the program can't run here, CapabilityError where there is no assembler.
