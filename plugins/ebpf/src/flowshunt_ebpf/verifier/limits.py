@@ -1,0 +1,30 @@
+"""How far the analysis goes before it gives up. Reaching a limit rejects the program."""
+
+import attrs
+
+
+@attrs.frozen
+class Limits:
+    """Limits with the kernel's values (include/linux/bpf_verifier.h, kernel/bpf/verifier.c), where it has one.
+
+    Attributes:
+        instructions: instructions looked at, each as often as it is (BPF_COMPLEXITY_LIMIT_INSNS).
+        branches: branches that wait (BPF_COMPLEXITY_LIMIT_JMP_SEQ).
+        states: states kept for one instruction; with more, the oldest are forgotten (BPF_COMPLEXITY_LIMIT_STATES).
+        frames: nested functions, the program included (MAX_CALL_FRAMES).
+        stack: bytes of stack of a chain of calls (MAX_BPF_STACK).
+        tail_call_stack: the same, of what calls a function that makes a tail call.
+        size: instructions of a program.
+        seconds: time.
+        kept_states: states kept for all instructions together, a bound on memory.
+    """
+
+    instructions: int = 1_000_000
+    branches: int = 8192
+    states: int = 64
+    frames: int = 8
+    stack: int = 512
+    tail_call_stack: int = 256
+    size: int = 1_000_000
+    seconds: float = 120.0
+    kept_states: int = 100_000

@@ -1,0 +1,113 @@
+"""Verifying a program: from its form to the verdict."""
+
+import time
+from typing import Final
+
+from flowshunt_ebpf.contexts.layout import Context
+from flowshunt_ebpf.native.image import context_of
+from flowshunt_ebpf.native.verdict import digest
+from flowshunt_ebpf.program import ControlFlow, Program
+from flowshunt_ebpf.verifier.analysis import Analysis, StoppedError
+from flowshunt_ebpf.verifier.facts import Facts
+from flowshunt_ebpf.verifier.functions import result_limit
+from flowshunt_ebpf.verifier.limits import Limits
+from flowshunt_ebpf.verifier.rejection import Rejection, UnsafeError
+from flowshunt_ebpf.verifier.relevance import relevance
+from flowshunt_ebpf.verifier.stack_depth import check_stack
+from flowshunt_ebpf.verifier.structure import StructureError, checked_flow
+from flowshunt_ebpf.verifier.verdict import VERIFIER, Effort, VerifierVerdict
+
+_WIDTHS: Final = (16, 128, 0)
+"""How many states alike are kept at a point before they are joined: joining keeps the effort near linear, and where it
+costs the acceptance the analysis begins anew with more of them; 0: none are joined."""
+
+
+def verify(program: Program, *, context: Context | None = None, limits: Limits | None = None) -> VerifierVerdict:
+    """Say whether a program is safe to run natively, whatever its packets and its maps' contents are.
+
+    Args:
+        program: the program, with its maps.
+        context: what r1 is; None: by the program's type.
+        limits: how far to go; None: as far as the kernel.
+
+    Raises InputError where programs of its type don't run here.
+    """
+    context = context or context_of(program)
+    return _Verification(program, context, limits or Limits()).run()
+
+
+class _Verification:
+    def __init__(self, program: Program, context: Context, limits: Limits) -> None:
+        self.program = program
+        self.context = context
+        self.limits = limits
+        self.start = time.monotonic()
+        self.instructions = 0
+        self.states = 0
+        self.attempts = 0
+
+    def run(self) -> VerifierVerdict:
+        try:
+            flow = checked_flow(self.program, self.limits)
+        except StructureError as error:
+            return self._rejected(self._rejection(error.why, error.index))
+        rejection: Rejection | None = None
+        checked = result_limit(self.program.type, self.program.attach_type) is not None
+        matters = relevance(flow, checked)
+        for width in _WIDTHS:
+            analysis = Analysis(
+                flow,
+                self.context,
+                matters,
+                self.limits,
+                width=width,
+                deadline=self.start + self.limits.seconds,
+            )
+            self.attempts += 1
+            try:
+                facts = analysis.run()
+            except StoppedError as stopped:
+                self._count(analysis)
+                if rejection is None or not stopped.rejection.limit:
+                    rejection = stopped.rejection
+                if stopped.rejection.limit or not analysis.visits.joined:
+                    break
+                continue
+            self._count(analysis)
+            return self._accepted(flow, facts)
+        assert rejection is not None
+        return self._rejected(rejection)
+
+    def _count(self, analysis: Analysis) -> None:
+        self.instructions += analysis.processed
+        self.states += analysis.visits.kept
+
+    def _effort(self) -> Effort:
+        return Effort(self.instructions, self.states, time.monotonic() - self.start, self.attempts)
+
+    def _rejection(self, why: UnsafeError, index: int) -> Rejection:
+        place = self.program.where(index) if index >= 0 else f"program {self.program.name}"
+        return Rejection(why.rule, index, place, why.needed, why.known, why.way_out, limit=why.limit)
+
+    def _rejected(self, rejection: Rejection) -> VerifierVerdict:
+        return VerifierVerdict(
+            False,
+            digest(self.program, self.context),
+            VERIFIER,
+            f"{rejection.place}: {rejection.reason}",
+            rejection=rejection,
+            effort=self._effort(),
+        )
+
+    def _accepted(self, flow: ControlFlow, facts: Facts) -> VerifierVerdict:
+        deep = check_stack(flow, facts.stack, self.limits)
+        if deep is not None:
+            return self._rejected(self._rejection(deep[1], deep[0]))
+        return VerifierVerdict(
+            True,
+            digest(self.program, self.context),
+            VERIFIER,
+            writes_packet=facts.writes_packet,
+            facts=facts,
+            effort=self._effort(),
+        )
