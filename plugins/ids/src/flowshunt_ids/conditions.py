@@ -169,11 +169,18 @@ def _checksum(view: PacketView, value: Any) -> bool:
     return _sums_up(pseudo + segment) == valid
 
 
+def _elsewhere(_view: PacketView, _value: Any) -> bool:
+    """What asks for a flow's protocol is judged in `flowshunt_ids.app.stage`, before anything else."""
+    return True
+
+
 JUDGES: dict[str, Callable[[PacketView, Any], bool]] = {
     "stream_size": _stream_size,
     "flow.age": _flow_age,
     "rpc": _rpc,
     "checksum": _checksum,
+    "app-layer-protocol": _elsewhere,
+    "app-layer-event": _elsewhere,
 }
 """How the conditions of each name are judged."""
 

@@ -1,6 +1,6 @@
 """From candidates to verdicts: what rules remember, thresholds, pass and drop, bypass, alerts. For matches only."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -55,6 +55,7 @@ class Decisions:
         self.flow_integers = FlowIntegers()
         self.host_bits = HostBitTable()
         self.thresholds = Thresholds()
+        self.protocol_of: Callable[[int], str] = lambda slot: ""
         self.suppressed = 0
         self.over_limit = 0
 
@@ -71,13 +72,15 @@ class Decisions:
 
         batch None: flows that ended. turns: int32[n], the turn of each of its rows.
         """
-        grouped: dict[tuple[int, int, int], dict[int, int]] = {}
+        grouped: dict[tuple[int, int, int], dict[tuple[int, int], int]] = {}
         rows: dict[tuple[int, int, int], int] = {}
-        for _segment, row, slot, rule, flags in candidates:
+        for segment, row, slot, rule, flags in candidates:
             turn = int(turns[row]) if row >= 0 else -1
             key = (turn, slot, int(row < 0 and bool(flags & SEGMENT_TO_CLIENT)))
             matched = grouped.setdefault(key, {})
-            matched[rule] = matched.get(rule, 0) | flags
+            # A rule on transactions matches once in each of them.
+            which = rule, min(segment, -1)
+            matched[which] = matched.get(which, 0) | flags
             rows[key] = row
         for key in sorted(grouped):
             turn, slot, direction = key
@@ -88,7 +91,7 @@ class Decisions:
                     assert batch is not None
                     direction = int(batch.direction[row])
                 view = PacketView(batch, row, slot, direction, flows, packets)
-                self._packet(view, turn, {rule: found[rule] for rule in sorted(found)}, result)
+                self._packet(view, turn, {which: found[which] for which in sorted(found)}, result)
 
     def forget(self, flow: int) -> None:
         """Drop a flow that ended, by its id."""
@@ -117,30 +120,34 @@ class Decisions:
             self.flow_integers.change(flow, rule.flow_integers)
         return True
 
-    def _packet(self, view: PacketView, turn: int, candidates: dict[int, int], result: BatchDecisions) -> None:
+    def _packet(
+        self, view: PacketView, turn: int, candidates: dict[tuple[int, int], int], result: BatchDecisions
+    ) -> None:
         row, slot = view.row, view.slot
         flow = int(view.flows["id"][slot]) if slot >= 0 else 0
         rules, policy = self._rules, self._policy
-        matched: list[int] = []
-        for number in candidates:
+        matched: list[tuple[int, int]] = []
+        for which in candidates:
+            number = which[0]
             rule = rules[number]
             if not self._matches(number, rule, flow, view):
                 continue
-            matched.append(number)
+            matched.append(which)
             if slot >= 0 and policy.bypasses(rule):
                 result.bypassed.setdefault(slot, self._requests[number])
                 result.stopped.setdefault(slot, turn)
                 if row >= 0 and policy.drops(rule):
                     result.dropped.append(row)
         count = 0
-        for number in matched:
+        for which in matched:
+            number = which[0]
             rule = rules[number]
             outcome, action = self._judge_limits(number, view)
             if outcome != ALERT:
                 self.suppressed += 1
             if outcome == NOTHING:
                 continue
-            whole_flow = rule.scope in (Scope.FIRST, Scope.ALL) or bool(candidates[number] & SEGMENT_CHUNK)
+            whole_flow = rule.scope in (Scope.FIRST, Scope.ALL) or bool(candidates[which] & SEGMENT_CHUNK)
             passes = policy.passes(rule) if action is None else action == "pass"
             drops = policy.drops(rule) if action is None else action in ("drop", "reject")
             if whole_flow and slot >= 0 and (passes or drops):
@@ -153,7 +160,9 @@ class Decisions:
                 self.over_limit += 1
                 continue
             count += 1
-            result.alerts.append(Alert(row, slot, view.direction, rule.signature, view.timestamp))
+            result.alerts.append(
+                Alert(row, slot, view.direction, rule.signature, view.timestamp, self.protocol_of(slot))
+            )
             if passes:
                 break
 

@@ -74,7 +74,9 @@ class RuleGroups:
         classes: HeaderClasses,
         scan: ScanClasses,
         policy: BypassPolicy,
+        app: frozenset[int] = frozenset(),
     ) -> None:
+        """app: the rules that ask for an application layer."""
         self._rules = rules
         self._encoded = encoded
         self._classes = classes
@@ -93,6 +95,7 @@ class RuleGroups:
         self._inert = frozenset(
             number for number, rule in enumerate(rules) if rule.header.action is Action.PASS and not policy.passes(rule)
         )
+        self._app = app
         self._known = 0
         self._reset_keys(1024)
         self._group(np.empty(0, np.int64), FLOWLESS, False)
@@ -175,6 +178,8 @@ class RuleGroups:
             flags |= layout.GROUP_PAYLOAD
         if numbers:
             flags |= layout.GROUP_RULES
+        if any(number in self._app for number in numbers):
+            flags |= layout.GROUP_APP
         stream_scan = self._scan.stream[direction] if direction != FLOWLESS else 0
         scans = any(patterns[number] is not None for number in payloads)
         row = (

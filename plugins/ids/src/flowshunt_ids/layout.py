@@ -239,6 +239,7 @@ PACKETS = types.NamedTuple(
     Packets,
 )
 NO_BYTES = np.empty(0, np.uint8)
+NO_ROWS = np.empty(0, np.uint8)
 
 
 def packets_of(frames: FrameBatch, headers: NDArray[Any], extra: NDArray[np.uint8] = NO_BYTES) -> Packets:

@@ -1,13 +1,72 @@
 """Plugin entry point."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from flowshunt import hookimpl
 from flowshunt.engine import DetectionEngine
 from flowshunt_ids.engine import IdsEngine
+
+if TYPE_CHECKING:
+    from flowshunt_ids.rules.language import TransformKeyword
+
+if TYPE_CHECKING:
+    from flowshunt_ids.app.contract import AppProtocol, Buffer, ConditionKind
+    from flowshunt_ids.rules.keywords.builder import Keyword
 
 
 @hookimpl
 def flowshunt_detection_engines() -> Sequence[DetectionEngine]:
     """The engine `ids`."""
     return [IdsEngine()]
+
+
+@hookimpl
+def flowshunt_hookspecs() -> Sequence[ModuleType]:
+    """The engine's own hooks."""
+    from flowshunt_ids import hookspecs
+
+    return [hookspecs]
+
+
+@hookimpl
+def flowshunt_ids_protocols() -> "Sequence[AppProtocol]":
+    """HTTP/1.x."""
+    from flowshunt_ids.app.http.protocol import HTTP
+
+    return [HTTP]
+
+
+@hookimpl
+def flowshunt_ids_buffers() -> "Sequence[Buffer]":
+    """Those of HTTP, and of files."""
+    from flowshunt_ids.app import files
+    from flowshunt_ids.app.http import buffers
+
+    return [*buffers.BUFFERS, *files.BUFFERS]
+
+
+@hookimpl
+def flowshunt_ids_conditions() -> "Sequence[ConditionKind]":
+    """On events, files, and the length of HTTP's targets."""
+    from flowshunt_ids.app import events, files
+    from flowshunt_ids.app.http import buffers
+
+    return [*events.CONDITIONS, *files.CONDITIONS, *buffers.CONDITIONS]
+
+
+@hookimpl
+def flowshunt_ids_keywords() -> "Mapping[str, Keyword]":
+    """Those of application layers in general."""
+    from flowshunt_ids.app.keywords import KEYWORDS
+
+    return KEYWORDS
+
+
+@hookimpl
+def flowshunt_ids_transforms() -> "Sequence[TransformKeyword]":
+    """The transforms of buffers."""
+    from flowshunt_ids.rules.transforms import TRANSFORMS
+
+    return TRANSFORMS

@@ -28,11 +28,12 @@ def _expression(literal: bytes) -> bytes:
     return b"".join(bytes([value]) if chr(value).isalnum() and value < 128 else b"\\x%02x" % value for value in literal)
 
 
-def _compile(patterns: Sequence[Pattern]) -> Any:
+def compile_patterns(patterns: Sequence[Pattern], *, once: bool = False) -> Any:
+    """A hyperscan database of literals, numbered as given. once: each is told of only once a scan."""
     import hyperscan
 
     folder = cache_folder()
-    digest = hashlib.sha256(_FORMAT + _version().encode())
+    digest = hashlib.sha256(_FORMAT + _version().encode() + (b"once" if once else b""))
     for pattern in patterns:
         digest.update(bytes([pattern.nocase]) + len(pattern.literal).to_bytes(4, "little") + pattern.literal)
     path = folder / f"patterns-{digest.hexdigest()[:32]}.hsdb"
@@ -40,11 +41,12 @@ def _compile(patterns: Sequence[Pattern]) -> Any:
     if stored is not None:
         return stored
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    single = hyperscan.HS_FLAG_SINGLEMATCH if once else 0
     database.compile(
         expressions=[_expression(pattern.literal) for pattern in patterns],
         ids=list(range(len(patterns))),
         elements=len(patterns),
-        flags=[hyperscan.HS_FLAG_CASELESS if pattern.nocase else 0 for pattern in patterns],
+        flags=[(hyperscan.HS_FLAG_CASELESS if pattern.nocase else 0) | single for pattern in patterns],
     )
     _store(path, hyperscan.dumpb(database))
     return database
@@ -146,7 +148,7 @@ class Prefilter:
         start[1:] = np.cumsum([len(numbers) for numbers in rules])
         self.databases.append(
             ScanDatabase(
-                _compile(ordered),
+                compile_patterns(ordered),
                 start,
                 np.array([number for numbers in rules for number in numbers], np.int32),
                 np.full(len(ordered), -1, np.int64),

@@ -290,3 +290,30 @@ def match_packets(
                     made.segment, made.row, made.slot, made.rule, made.flags = -1, row, at, rule, 0
                     count += 1
     return len(order), count
+
+
+@kernel(types.void(RULE_ARRAYS, _CANDIDATES, PACKETS, column(np.uint8), column(np.bool_)))
+def test_candidates(
+    arrays: RuleArrays,
+    candidates: NDArray[Any],
+    packets: Packets,
+    row_flags: NDArray[np.uint8],
+    keep: NDArray[np.bool_],
+) -> None:
+    """Clear keep[i] for candidates on transactions (`segment` below -1) whose rule's tests on the packet fail."""
+    for at in range(len(candidates)):
+        made = candidates[at]
+        if made.segment > -2:
+            continue
+        row, rule = np.int64(made.row), np.int64(made.rule)
+        tests = np.int64(arrays.rules[rule].tests)
+        base, end = np.int64(0), np.int64(0)
+        flags = np.int64(ROW_ESTABLISHED if made.flags & SEGMENT_ESTABLISHED else 0)
+        if row >= 0 and row < len(row_flags):
+            base = packets.offset[row]
+            end = base + np.int64(packets.captured[row])
+            flags = np.int64(row_flags[row])
+        if tests and not test_packet(
+            arrays.tests, arrays.rules[rule].first_test, tests, packets, row, base, end, flags, 1
+        ):
+            keep[at] = False

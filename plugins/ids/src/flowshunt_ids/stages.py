@@ -10,15 +10,16 @@ from flowshunt.flows.record import FLOW
 from flowshunt.rows import copy_rows, join_rows, take_rows
 from flowshunt_ids import layout, lookup
 from flowshunt_ids.app.registry import registry
+from flowshunt_ids.app.stage import AppStage
 from flowshunt_ids.conditions import PacketConditions, PacketSource
 from flowshunt_ids.decisions import EMPTY, BatchDecisions, Decisions
-from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
+from flowshunt_ids.inspection import PayloadMatcher
 from flowshunt_ids.layout import CANDIDATE, NO_PACKETS, PIECE, SEGMENT, SESSION, SIDE, Packets, packets_of
 from flowshunt_ids.lookup import find_packet_groups, open_flows
 from flowshunt_ids.matching import SCRATCH_SIZE
 from flowshunt_ids.rules.transforms import Timeouts
 from flowshunt_ids.ruleset import RuleSet
-from flowshunt_ids.scanning import arrange, gather, match_packets, match_segments
+from flowshunt_ids.scanning import arrange, gather, match_packets, match_segments, test_candidates
 from flowshunt_ids.streams.pool import (
     ARENA_USED,
     DEPTH_REACHED,
@@ -60,9 +61,14 @@ class Stages:
         requests = [
             self._groups.request_number(rule_set.policy.request(rule)) if rule.bypass else 0 for rule in self._rules
         ]
-        self._counters = InspectionCounters()
+        self._counters = rule_set.counters
+        self._app: AppStage | None = None
+        if rule_set.app.numbers:
+            self._app = AppStage(self._rules, rule_set.app, registry(), settings.app_layer)
         conditions = PacketConditions(self._rules, registry().transforms, self._counters, rule_set.datasets)
         self._decisions = Decisions(self._rules, rule_set.policy, requests, settings.alerts_per_packet, conditions)
+        if self._app is not None:
+            self._decisions.protocol_of = self._app.layer.protocol_of
         self._sides = np.zeros(2 * flow_capacity, SIDE)
         self._sessions = np.zeros(flow_capacity, SESSION)
         self._pool = new_pool(1 << 14, settings.reassembly_memory)
@@ -88,6 +94,7 @@ class Stages:
         self._asks_bits = np.array(
             [any(bits.command == "isset" for bits in rule.flowbits) for rule in self._rules], np.bool_
         )
+        self._tested = [bool(rule.tests) for rule in self._rules]
         self._packets = any(not rule.payload for rule in self._rules)
         self._totals = dict.fromkeys(
             ("frames", "segments", "segment_bytes", "scan_hits", "candidates", "alerts", "bypassed_flows"), 0
@@ -97,10 +104,12 @@ class Stages:
         """Inspect what flows that ended have pending."""
         out, app = self._output(0, len(ended)), self._app_output(0, len(ended))
         end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, app, ended)
-        candidates = self._inspect_segments(out, NO_PACKETS)
+        candidates = self._inspect_segments(out, NO_PACKETS).tolist()
+        if self._app is not None:
+            candidates = self._app_candidates(app, NO_PACKETS, flows, candidates, layout.NO_ROWS)
         result = BatchDecisions()
-        if len(candidates):
-            self._decisions.decide(candidates.tolist(), None, _NO_SIDES, flows, result, PacketSource(self._sides))
+        if candidates:
+            self._decisions.decide(candidates, None, _NO_SIDES, flows, result, PacketSource(self._sides))
         keep_pending(self._pool, self._sides, _NO_SIDES, 0, layout.NO_BYTES, layout.NO_BYTES)
         self._forget(flows, ended)
         self._totals["alerts"] += len(result.alerts)
@@ -187,13 +196,38 @@ class Stages:
         result = BatchDecisions()
         if len(candidates):
             candidates = self._with_bits(candidates)
+        chosen = candidates.tolist()
+        if self._app is not None:
+            chosen = self._app_candidates(app, packets, batch.flows, chosen, row_flags)
+        if chosen:
             source = PacketSource(self._sides, extra)
-            self._decisions.decide(candidates.tolist(), batch, turns, batch.flows, result, source)
+            self._decisions.decide(chosen, batch, turns, batch.flows, result, source)
         if len(ended):
             self._forget(batch.flows, ended)
         verdicts = self._verdicts(batch, result, bypasses[: 2 * found].reshape(found, 2), disposition, turns)
+        if self._app is not None:
+            self._app.finish(self._pool, self._sides)
         keep_pending(self._pool, self._sides, touched, int(out.counts[2]), frames.data, extra)
         return verdicts
+
+    def _app_candidates(
+        self,
+        app: Output,
+        packets: Packets,
+        flows: NDArray[Any],
+        candidates: list[tuple[int, ...]],
+        row_flags: NDArray[np.uint8],
+    ) -> list[tuple[int, ...]]:
+        """The candidates with those of transactions, see `AppStage.run`; these only where their packet's tests hold."""
+        assert self._app is not None
+        arrays = self._groups.arrays
+        chosen = self._app.run(app, packets, self._pool, self._sides, flows, arrays.members, candidates)
+        if all(candidate[0] > -2 or not self._tested[candidate[3]] for candidate in chosen):
+            return chosen
+        rows = np.array(chosen, CANDIDATE)
+        keep = np.ones(len(rows), np.bool_)
+        test_candidates(arrays, rows, packets, row_flags, keep)
+        return [candidate for candidate, kept in zip(chosen, keep.tolist(), strict=True) if kept]
 
     def _output(self, rows: int, ended: int) -> Output:
         """Room for every segment and piece that a batch can make."""
@@ -209,7 +243,7 @@ class Stages:
 
     def _app_output(self, rows: int, ended: int) -> Output:
         """Room for everything that parsers can be told of a batch; none where no rule asks for an application layer."""
-        if self._set.has_app_layer:
+        if self._app is not None:
             pieces = int(self._pool.state[NODES_USED]) + 8 * rows + 6 * ended + 64
             if pieces > len(self._app_rows[0]):
                 room = pieces + pieces // 4
@@ -279,7 +313,9 @@ class Stages:
         return candidates[may | ~asks]
 
     def _forget(self, flows: NDArray[Any], ended: NDArray[np.int32]) -> None:
-        """Drop the flowbits of flows that ended."""
+        """Drop what is kept of flows that ended."""
+        if self._app is not None:
+            self._app.layer.forget(ended.tolist())
         decisions = self._decisions
         if len(decisions.flowbits) or len(decisions.flow_integers):
             marked = ended[(self._sessions["flags"][ended] & layout.SESSION_BITS) != 0]
@@ -450,6 +486,7 @@ class Stages:
             "inspect.expression_timeouts": self._counters.expression_timeouts,
             "inspect.transform_timeouts": Timeouts.count,
             "inspect.step_limits": self._counters.step_limits,
+            **({f"app.{name}": value for name, value in self._app.layer.counters.items()} if self._app else {}),
             "rules.patterns": self._set.prefilter.pattern_count,
             "stream.memory": int(state[ARENA_USED]),
             "stream.lost_bytes": int(state[LOST_BYTES]),

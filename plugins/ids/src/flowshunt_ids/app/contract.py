@@ -50,16 +50,17 @@ class Probe:
 
 
 class File:
-    """A file that a transaction carries, as far as it has come.
+    """A file that a transaction carries, as far as it has come. See `flowshunt_ids.app.files` for how it grows.
 
     Attributes:
         data: the bytes that are kept for matching (the begin, up to the protocol's limit).
         size: all bytes so far, kept or not.
         state: "open", "closed" (whole), or "truncated".
-        md5, sha1, sha256: digests in hexadecimal once it is closed, and only where asked for.
+        digests: in hexadecimal by name ("md5", "sha1", "sha256") once it is closed, and only where asked for.
+        stored: whether a rule asks to keep it (`filestore`).
     """
 
-    __slots__ = ("data", "direction", "hashes", "magic", "md5", "name", "sha1", "sha256", "size", "state", "stored")
+    __slots__ = ("data", "digests", "direction", "hashes", "looked", "magic", "name", "size", "state", "stored")
 
     def __init__(self, name: bytes, direction: int) -> None:
         self.name = name
@@ -68,7 +69,9 @@ class File:
         self.size = 0
         self.state = "open"
         self.hashes: dict[str, Any] = {}
-        self.md5 = self.sha1 = self.sha256 = self.magic = ""
+        self.digests: dict[str, str] = {}
+        self.magic: str | None = None
+        self.looked = 0
         self.stored = False
 
 
@@ -98,6 +101,9 @@ class Transaction:
         if (direction, name) not in self.events and len(self.events) < 64:
             self.events.append((direction, name))
             self.changed[direction] = True
+
+    def looked(self, direction: int) -> None:
+        """Called after rules looked at one direction."""
 
 
 class Parser(Protocol):
@@ -185,11 +191,20 @@ class Buffer:
     pcre_flag: str = ""
     multiple: bool = False
     streaming: bool = False
+    chained: bool = True
+    """With `multiple`: each use of it in a rule stands for an instance of its own."""
+    others: Mapping[str, tuple[int | None, int | None]] = attrs.field(factory=dict)
+    """The progress with protocols where it differs, by name."""
+
+    def progress_of(self, protocol: str) -> tuple[int | None, int | None]:
+        """For each direction the progress of a protocol's transactions at which it is there."""
+        return self.others.get(protocol, self.progress)
 
     @property
     def directions(self) -> tuple[int, ...]:
-        """The directions that have it."""
-        return tuple(direction for direction in BOTH if self.progress[direction] is not None)
+        """The directions that have it with any protocol."""
+        known = (self.progress, *self.others.values())
+        return tuple(direction for direction in BOTH if any(each[direction] is not None for each in known))
 
 
 @attrs.frozen(eq=False)

@@ -45,7 +45,7 @@ class Registry:
                 buffer.aliases,
                 buffer.modifier,
                 buffer.pcre_flag,
-                multi=buffer.multiple,
+                multi=buffer.multiple and buffer.chained,
                 to_server=TO_SERVER in buffer.directions,
                 to_client=TO_CLIENT in buffer.directions,
             )

@@ -1,0 +1,383 @@
+"""Flows and their parsers: stream data in, candidates of the rules on transactions out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from flowshunt_ids.app.contract import BOTH, TO_CLIENT, TO_SERVER, AppProtocol, Context
+from flowshunt_ids.app.plans import Plan, TransactionRule
+from flowshunt_ids.app.recognition import Recognizer
+from flowshunt_ids.layout import SEGMENT_END, SEGMENT_GAP, SEGMENT_LOOK, SEGMENT_TO_CLIENT
+
+MAX_TRANSACTIONS = 512
+"""The most transactions that one flow keeps; the oldest are given up then (`app-layer.protocols.http` has the same)."""
+MAX_HELD = 16 * 1024
+"""Bytes of a flow that are kept until its protocol is known."""
+FAILED = "failed"
+"""In place of a protocol's name: none was recognized."""
+
+_NO_PLAN = Plan()
+
+
+class TransactionState:
+    """What rules made of one direction of a transaction.
+
+    scanned: a bit for each scan that is done with; open: the rules that may still match, with a bit for each step that
+    holds; closed: those that matched or will not.
+    """
+
+    __slots__ = ("closed", "final", "open", "scanned")
+
+    def __init__(self) -> None:
+        self.scanned = 0
+        self.open: dict[int, int] = {}
+        self.closed: set[int] = set()
+        self.final = False
+
+
+class AppFlow:
+    """A flow's parser, and what there is before it has one."""
+
+    __slots__ = ("begins", "held", "held_bytes", "known_since", "over", "parser", "protocol", "stream", "waiting")
+
+    def __init__(self) -> None:
+        self.protocol = ""
+        self.parser: Any = None
+        self.held: list[tuple[int, bytes | int]] = []
+        self.held_bytes = 0
+        self.begins = [b"", b""]
+        self.over = [False, False]
+        self.known_since = -1
+        self.stream: set[int] = set()
+        self.waiting: dict[int, int] = {}
+
+
+@attrs.define
+class Found:
+    """A rule that matched in a transaction, at a row (-1: the end of the flow)."""
+
+    row: int
+    slot: int
+    direction: int
+    rule: int
+    transaction: int
+
+
+@attrs.define
+class Told:
+    """A transaction that is complete, for EVE."""
+
+    row: int
+    slot: int
+    protocol: str
+    transaction: Any
+
+
+@attrs.define(eq=False)
+class Outcome:
+    """What a batch gave. stop: flows whose data is of no more interest; wishes: flows that ask to be bypassed."""
+
+    found: list[Found] = attrs.field(factory=list)
+    told: list[Told] = attrs.field(factory=list)
+    stop: list[int] = attrs.field(factory=list)
+    wishes: list[tuple[int, int, AppProtocol, Any]] = attrs.field(factory=list)
+
+
+class AppLayer:
+    """The parsers of all flows."""
+
+    def __init__(
+        self,
+        protocols: Mapping[str, AppProtocol],
+        plans: Mapping[tuple[str, int], Plan],
+        interest: frozenset[str],
+        *,
+        settings: Callable[[AppProtocol], Mapping[str, Any]],
+        ports: Mapping[str, tuple[int, ...]],
+        wants: frozenset[str] = frozenset(),
+        eve: frozenset[str] = frozenset(),
+    ) -> None:
+        """protocols: those that are switched on, by name. interest: those whose transactions are looked at.
+
+        settings: a protocol's part of the configuration; ports: for `Recognizer`; eve: protocols whose transactions
+        are told.
+        """
+        self._protocols = protocols
+        self._plans = plans
+        self._interest = interest | eve
+        self._settings = settings
+        self._wants = wants
+        self._eve = eve
+        self._recognizers = {transport: Recognizer(protocols.values(), transport, ports) for transport in (6, 17)}
+        self._flows: dict[int, AppFlow] = {}
+        self._always: dict[tuple[str, int, int], tuple[int, ...]] = {}
+        self.counters = {"flows": 0, "transactions": 0, "parser_errors": 0, "transactions_given_up": 0}
+
+    def protocol_of(self, slot: int) -> str:
+        """The protocol of a flow; "" where it is not known (yet), `FAILED` where none was recognized."""
+        flow = self._flows.get(slot)
+        return flow.protocol if flow is not None else ""
+
+    def known_since(self, slot: int) -> int:
+        """The turn in this batch at which a flow's protocol became known; -1: before, or never."""
+        flow = self._flows.get(slot)
+        return flow.known_since if flow is not None else -1
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Drop flows that ended."""
+        for slot in slots:
+            self._flows.pop(slot, None)
+
+    def stream_matches(self, slot: int, rule: int, row: int, direction: int, outcome: Outcome) -> None:
+        """Note that the payload of a rule on transactions was found in a flow's stream."""
+        flow = self._flows.setdefault(slot, AppFlow())
+        transaction = flow.waiting.pop(rule, None)
+        if transaction is not None:
+            outcome.found.append(Found(row, slot, direction, rule, transaction))
+        flow.stream.add(rule)
+
+    def run(
+        self,
+        segments: Sequence[tuple[int, ...]],
+        buffer: bytes | memoryview,
+        flows: Any,
+        members: Callable[[int, int], Callable[[int], bool]],
+        outcome: Outcome,
+    ) -> None:
+        """Work through SEGMENT rows (as tuples) of `track`'s second output in their order.
+
+        buffer: holds their bytes. flows: FLOW rows. members: takes a slot and a direction, and gives the function that
+        tells whether a rule is in the flow's group.
+        """
+        for row, slot, gap, start, length, _piece, _pieces, _scan, flags in segments:
+            flow = self._flows.get(slot)
+            if flow is None:
+                flow = self._flows[slot] = AppFlow()
+                self.counters["flows"] += 1
+            if flow.protocol == FAILED:
+                continue
+            direction = TO_CLIENT if flags & SEGMENT_TO_CLIENT else TO_SERVER
+            if length:
+                self._data(flow, slot, row, direction, bytes(buffer[start : start + length]), flows, outcome)
+            elif flags & SEGMENT_GAP:
+                self._gap(flow, slot, direction, gap, flows, outcome)
+            elif flags & SEGMENT_END:
+                self._end(flow, slot, direction, outcome)
+            if flags & SEGMENT_LOOK and flow.parser is not None:
+                self._look(flow, slot, row, direction, members, outcome)
+
+    def _data(
+        self, flow: AppFlow, slot: int, row: int, direction: int, data: bytes, flows: Any, outcome: Outcome
+    ) -> None:
+        if flow.parser is not None:
+            self._parse(flow, direction, data)
+            return
+        if flow.protocol:
+            return
+        record = flows[slot]
+        transport = int(record["protocol"])
+        flow.held.append((direction, data))
+        flow.held_bytes += len(data)
+        begin = data if transport == 17 else flow.begins[direction] + data
+        flow.begins[direction] = begin
+        if not flow.over[direction] or transport == 17:
+            ports = int(record["source_port"]), int(record["destination_port"])
+            name = self._recognizers[transport].look(begin, direction, ports)
+            if name:
+                self._recognized(flow, slot, row, name, transport, ports, outcome)
+                return
+            flow.over[direction] = name is not None
+        if flow.over == [True, True] or flow.held_bytes > MAX_HELD:
+            self._give_up(flow, slot, outcome)
+
+    def _give_up(self, flow: AppFlow, slot: int, outcome: Outcome) -> None:
+        flow.protocol = FAILED
+        flow.held = []
+        flow.begins = [b"", b""]
+        outcome.stop.append(slot)
+
+    def _recognized(
+        self,
+        flow: AppFlow,
+        slot: int,
+        row: int,
+        name: str,
+        transport: int,
+        ports: tuple[int, int],
+        outcome: Outcome,
+    ) -> None:
+        flow.protocol = name
+        flow.known_since = row
+        held, flow.held, flow.begins = flow.held, [], [b"", b""]
+        if name not in self._interest:
+            outcome.stop.append(slot)
+            return
+        protocol = self._protocols[name]
+        flow.parser = protocol.open(Context(self._settings(protocol), transport, *ports, self._wants))
+        for direction, part in held:
+            if isinstance(part, int):
+                flow.parser.gap(direction, part)
+            else:
+                self._parse(flow, direction, part)
+
+    def _parse(self, flow: AppFlow, direction: int, data: bytes) -> None:
+        flow.parser.data(direction, data)
+        transactions = flow.parser.transactions
+        if len(transactions) > MAX_TRANSACTIONS:
+            self.counters["transactions_given_up"] += len(transactions) - MAX_TRANSACTIONS
+            del transactions[:-MAX_TRANSACTIONS]
+
+    def _gap(self, flow: AppFlow, slot: int, direction: int, size: int, flows: Any, outcome: Outcome) -> None:
+        if flow.parser is not None:
+            flow.parser.gap(direction, size)
+        elif not flow.protocol:
+            # Nothing is recognized behind a hole.
+            flow.held.append((direction, size))
+            flow.over[direction] = True
+            if flow.over == [True, True]:
+                self._give_up(flow, slot, outcome)
+
+    def _end(self, flow: AppFlow, slot: int, direction: int, outcome: Outcome) -> None:
+        if flow.parser is not None:
+            flow.parser.end(direction)
+
+    def _look(
+        self,
+        flow: AppFlow,
+        slot: int,
+        row: int,
+        direction: int,
+        members: Callable[[int, int], Callable[[int], bool]],
+        outcome: Outcome,
+    ) -> None:
+        """Look at a flow's transactions in one direction, and take out those that are done with."""
+        parser, name = flow.parser, flow.protocol
+        protocol = self._protocols[name]
+        plan = self._plans.get((name, direction), _NO_PLAN)
+        done = protocol.done[direction]
+        finished = False
+        belongs: Callable[[int], bool] | None = None
+        for transaction in parser.transactions:
+            if not transaction.changed[direction]:
+                continue
+            transaction.changed[direction] = False
+            state = transaction.state[direction]
+            if state is None:
+                state = transaction.state[direction] = TransactionState()
+            progress = transaction.progress[direction]
+            if plan.rules:
+                if belongs is None:
+                    belongs = members(slot, direction)
+                self._inspect(flow, slot, row, direction, transaction, state, plan, progress, belongs, outcome)
+                transaction.looked(direction)
+            if progress >= done:
+                state.final = finished = True
+        if parser.bypass:
+            outcome.wishes.append((slot, row, protocol, parser))
+            parser.bypass = False
+        if finished or row < 0:
+            self._retire(flow, slot, row, protocol, outcome)
+
+    def _retire(self, flow: AppFlow, slot: int, row: int, protocol: AppProtocol, outcome: Outcome) -> None:
+        kept = []
+        for transaction in flow.parser.transactions:
+            states = transaction.state
+            over = all(
+                state is not None and state.final and not transaction.changed[direction]
+                for direction, state in zip(BOTH, states, strict=True)
+            )
+            if not over:
+                kept.append(transaction)
+                continue
+            self.counters["transactions"] += 1
+            for direction, state in zip(BOTH, states, strict=True):
+                if state.open:
+                    self._keep_waiting(flow, protocol.name, direction, state, transaction.number)
+            if protocol.name in self._eve:
+                outcome.told.append(Told(row, slot, protocol.name, transaction))
+        flow.parser.transactions[:] = kept
+
+    def _keep_waiting(
+        self, flow: AppFlow, name: str, direction: int, state: TransactionState, transaction: int
+    ) -> None:
+        """Keep the rules of a transaction that lack nothing but their payload in the stream."""
+        plan = self._plans[name, direction]
+        for rule, held in state.open.items():
+            mine = plan.rules[rule]
+            if mine.stream and held == (1 << len(mine.steps)) - 1:
+                flow.waiting[rule] = transaction
+
+    def _inspect(
+        self,
+        flow: AppFlow,
+        slot: int,
+        row: int,
+        direction: int,
+        transaction: Any,
+        state: TransactionState,
+        plan: Plan,
+        progress: int,
+        belongs: Callable[[int], bool],
+        outcome: Outcome,
+    ) -> None:
+        opened, closed = state.open, state.closed
+        if not state.scanned & 1:
+            state.scanned |= 1
+            for rule in plan.always:
+                if belongs(rule):
+                    opened[rule] = 0
+        bit = 1
+        for scan in plan.scans:
+            bit <<= 1
+            if scan.progress > progress:
+                break
+            if state.scanned & bit:
+                continue
+            data = scan.get(transaction, direction)
+            if data is not None:
+                for each in data if scan.multiple else (data,):
+                    for pattern in scan.scan(each):
+                        for rule in scan.rules[pattern]:
+                            if rule not in opened and rule not in closed and belongs(rule):
+                                opened[rule] = 0
+            if progress > scan.progress or (data is not None and not scan.streaming):
+                state.scanned |= bit
+        if not opened:
+            return
+        for rule in sorted(opened):
+            mine = plan.rules[rule]
+            answer = self._evaluate(flow, mine, opened, transaction, direction, progress)
+            if answer is None:
+                continue
+            del opened[rule]
+            closed.add(rule)
+            if answer:
+                outcome.found.append(Found(row, slot, direction, rule, transaction.number))
+
+    @staticmethod
+    def _evaluate(
+        flow: AppFlow, rule: TransactionRule, opened: dict[int, int], transaction: Any, direction: int, progress: int
+    ) -> bool | None:
+        """Whether a rule matches; None: that is not decided yet."""
+        held = opened[rule.number]
+        bit = 1
+        for step in rule.steps:
+            if not held & bit:
+                if step.progress > progress:
+                    opened[rule.number] = held
+                    return None
+                answer = step.judge(transaction, direction)
+                if answer:
+                    held |= bit
+                elif step.patient:
+                    opened[rule.number] = held
+                    return answer
+                elif progress > step.progress or (answer is False and not step.streaming):
+                    return False
+                else:
+                    opened[rule.number] = held
+                    return None
+            bit <<= 1
+        opened[rule.number] = held
+        return True if not rule.stream or rule.number in flow.stream else None

@@ -1,0 +1,253 @@
+"""The stage between stream data and decisions: deliveries gathered, parsed, looked at; what matched as candidates."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from flowshunt_ids import layout
+from flowshunt_ids.app.contract import AppProtocol
+from flowshunt_ids.app.layer import AppLayer, Outcome, Told
+from flowshunt_ids.app.plans import Plan, Planner, interest, is_on_transactions, protocols_of
+from flowshunt_ids.app.registry import Registry
+from flowshunt_ids.encoding import Pattern
+from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
+from flowshunt_ids.layout import Packets
+from flowshunt_ids.prefilter import compile_patterns
+from flowshunt_ids.rules.rule import Rule
+from flowshunt_ids.scanning import gather
+from flowshunt_ids.streams.pool import Pool
+from flowshunt_ids.streams.reassembly import Output
+from flowshunt_ids.tracking import stop_parsing
+
+_SLICE = 1 << 18
+"""Bytes that are gathered at once."""
+_FILE_WANTS = {"md5": "md5", "sha1": "sha1", "sha256": "sha256"}
+
+
+@attrs.frozen(eq=False)
+class AppRules:
+    """What a rule set asks of application layers.
+
+    Attributes:
+        plans: see `flowshunt_ids.app.plans`. interest: protocols whose transactions rules look at.
+        wants: see `Context`. numbers: the rules that ask for anything of an application layer.
+    """
+
+    plans: Mapping[tuple[str, int], Plan]
+    interest: frozenset[str]
+    wants: frozenset[str]
+    numbers: frozenset[int]
+
+
+def asks_protocol(rule: Rule) -> bool:
+    """Whether a rule that is not on transactions asks which protocol its flow speaks."""
+    if is_on_transactions(rule):
+        return False
+    return rule.app_protocol is not None or any(
+        condition.name in ("app-layer-protocol", "app-layer-event") for condition in rule.conditions
+    )
+
+
+def wants_of(rules: Sequence[Rule]) -> frozenset[str]:
+    """What rules look at beyond plain buffers, see `Context.wants`."""
+    found: set[str] = set()
+    for rule in rules:
+        if any(each.buffer.startswith("file.") for each in rule.buffers):
+            found.add("files")
+        for condition in rule.app_conditions:
+            if condition.name == "file":
+                found.add("files")
+                found |= {test.value[0] for test in condition.value if test.kind == "digest"}
+    return frozenset(found)
+
+
+def prepare(rules: Sequence[Rule], registry: Registry, counters: InspectionCounters, datasets: Any) -> AppRules:
+    """Make the plans of a rule set."""
+
+    def matcher(matches: Sequence[Any]) -> Callable[[bytes], bool]:
+        return PayloadMatcher(matches, counters, datasets).matches
+
+    looked = interest(rules, registry)
+    return AppRules(
+        Planner(registry, matcher, _database).plans(rules),
+        frozenset(name for name, transactions in looked.items() if transactions),
+        wants_of(rules),
+        frozenset(number for number, rule in enumerate(rules) if is_on_transactions(rule) or asks_protocol(rule)),
+    )
+
+
+def _database(patterns: Sequence[Pattern]) -> Callable[[bytes], Sequence[int]]:
+    """What gives the numbers of the patterns that occur in a buffer."""
+    database = compile_patterns(patterns, once=True)
+    found: list[int] = []
+
+    def hit(pattern: int, _start: int, _end: int, _flags: int, _context: object) -> None:
+        found.append(pattern)
+
+    def scan(data: bytes) -> Sequence[int]:
+        found.clear()
+        if data:
+            database.scan(data, match_event_handler=hit)
+        return found
+
+    return scan
+
+
+class AppStage:
+    """The application layers of one run."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        prepared: AppRules,
+        registry: Registry,
+        settings: Mapping[str, Any],
+        *,
+        eve: frozenset[str] = frozenset(),
+    ) -> None:
+        """settings: `app-layer.protocols` of the configuration."""
+        self._rules = rules
+        self.registry = registry
+        enabled = {
+            protocol.name: protocol
+            for protocol in registry.protocols.values()
+            if _enabled(settings.get(protocol.settings or protocol.name))
+        }
+
+        def settings_of(protocol: AppProtocol) -> Mapping[str, Any]:
+            tree = settings.get(protocol.settings or protocol.name)
+            return tree if isinstance(tree, Mapping) else {}
+
+        self.layer = AppLayer(
+            enabled,
+            prepared.plans,
+            prepared.interest & enabled.keys(),
+            settings=settings_of,
+            ports=_detection_ports(settings),
+            wants=prepared.wants,
+            eve=eve,
+        )
+        self._buffer = np.empty(_SLICE, np.uint8)
+        self._members: dict[int, Callable[[int], bool]] = {}
+        self._stops: list[int] = []
+        self.told: list[Told] = []
+        self._mixed = frozenset(
+            number for number, rule in enumerate(rules) if is_on_transactions(rule) and rule.payload
+        )
+        self._asking = {number: _question(rule, registry) for number, rule in enumerate(rules) if asks_protocol(rule)}
+
+    def run(
+        self,
+        app: Output,
+        packets: Packets,
+        pool: Pool,
+        sides: NDArray[Any],
+        flows: NDArray[Any],
+        members: NDArray[np.uint64],
+        candidates: list[tuple[int, ...]],
+    ) -> list[tuple[int, ...]]:
+        """The candidates of a batch with those of transactions, and without those that ask for another protocol.
+
+        candidates: CANDIDATE rows as tuples. members: `RuleArrays.members`. Of a candidate on a transaction, `segment`
+        is -2 minus the transaction's number.
+        """
+        outcome = Outcome()
+        layer = self.layer
+        if self._mixed:
+            for _segment, row, slot, rule, flags in candidates:
+                if rule in self._mixed and slot >= 0:
+                    direction = 1 if flags & layout.SEGMENT_TO_CLIENT else 0
+                    layer.stream_matches(slot, rule, row, direction, outcome)
+        count = int(app.counts[0])
+        if count:
+            column = sides["group"]
+
+            def belongs(slot: int, direction: int) -> Callable[[int], bool]:
+                return self._group(int(column[2 * slot + direction]), members)
+
+            segments = app.segments[:count]
+            order = np.arange(count, dtype=np.int64)
+            longest = int(segments["length"].max())
+            if longest > len(self._buffer):
+                self._buffer = np.empty(longest, np.uint8)
+            begin = 0
+            while begin < count:
+                upto, filled = gather(segments, app.pieces, order, begin, count, packets, pool.arena, self._buffer)
+                layer.run(segments[begin:upto].tolist(), self._buffer[:filled].tobytes(), flows, belongs, outcome)
+                begin = upto
+        self._stops += outcome.stop
+        self.told += outcome.told
+        if self._mixed or self._asking:
+            candidates = [each for each in candidates if self._holds(each)]
+        for found in outcome.found:
+            flags = layout.SEGMENT_CHUNK | layout.SEGMENT_ESTABLISHED
+            if found.direction:
+                flags |= layout.SEGMENT_TO_CLIENT
+            candidates.append((-2 - found.transaction, found.row, found.slot, found.rule, flags))
+        return candidates
+
+    def finish(self, pool: Pool, sides: NDArray[Any]) -> None:
+        """End a batch: stop what is of no more interest."""
+        if self._stops:
+            stop_parsing(pool, sides, np.array(self._stops, np.int32))
+            self._stops = []
+
+    def _group(self, group: int, members: NDArray[np.uint64]) -> Callable[[int], bool]:
+        known = self._members.get(group)
+        if known is None:
+            table = members[group].tobytes()
+
+            def known(rule: int) -> bool:
+                return bool(table[rule >> 3] >> (rule & 7) & 1)
+
+            self._members[group] = known
+        return known
+
+    def _holds(self, candidate: tuple[int, ...]) -> bool:
+        """Whether a candidate that is not on transactions may go on to be decided."""
+        _segment, _row, slot, rule, _flags = candidate
+        if rule in self._mixed:
+            return False
+        asks = self._asking.get(rule)
+        return asks is None or (slot >= 0 and asks(self.layer.protocol_of(slot)))
+
+
+def _question(rule: Rule, registry: Registry) -> Callable[[str], bool]:
+    """What a rule asks of the protocol of a flow ("": not known)."""
+    asked: list[tuple[str, bool]] = []
+    if rule.app_protocol is not None:
+        names = protocols_of(rule, registry)
+        asked.append((names[0] if names else rule.app_protocol, False))
+    for condition in rule.conditions:
+        if condition.name == "app-layer-protocol":
+            asked.append(condition.value)
+        elif condition.name == "app-layer-event":
+            return lambda protocol: False
+
+    def answer(protocol: str) -> bool:
+        return bool(protocol) and all((protocol == name) != negated for name, negated in asked)
+
+    return answer
+
+
+def _enabled(tree: Any) -> bool:
+    value = tree.get("enabled", True) if isinstance(tree, Mapping) else True
+    return value not in (False, "no", "off", "false", "detection-only")
+
+
+def _detection_ports(settings: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The ports that the configuration names for recognizing protocols."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, tree in settings.items():
+        parts = [tree] if isinstance(tree, Mapping) else []
+        parts += [part for part in (tree.get("tcp"), tree.get("udp")) if isinstance(part, Mapping)] if parts else []
+        for part in parts:
+            ports = part.get("detection-ports")
+            wanted = ports.get("dp") if isinstance(ports, Mapping) else None
+            if wanted is not None:
+                words = str(wanted).strip("[]").replace(" ", "").split(",")
+                found[name] = tuple(int(word) for word in words if word.isdigit() and int(word) < 65536)
+    return found
