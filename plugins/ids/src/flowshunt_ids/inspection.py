@@ -39,6 +39,9 @@ MAX_DECODED = 65535
 """The most bytes that `base64_decode` looks at."""
 MAX_DIGITS = 23
 """The most bytes or digits of a number."""
+MAX_TEXT = 128
+"""Where a number ends that may have as many digits as there are, blanks and zeros before it included."""
+_MASK64 = (1 << 64) - 1
 
 
 @attrs.define
@@ -249,9 +252,12 @@ def _read(
     count = _value(number.count, variables)
     if start < 0 or start + count > len(buffer) or (isinstance(number.count, str) and not 1 <= count <= MAX_DIGITS):
         return None
-    raw = buffer[start : start + count]
-    if count == 0:
+    if count == 0 and number.base:
+        raw = buffer[start : start + MAX_TEXT]
+    elif count == 0:
         return 0, start, 0
+    else:
+        raw = buffer[start : start + count]
     if number.base == 0:
         if count > 8:
             return None
@@ -266,6 +272,8 @@ def _read(
         if len(rest) == len(text):
             return None
         value = int(text[: len(text) - len(rest)], number.base)
+        if value > _MASK64:
+            return None
         value = -value if sign == b"-" else value
         used = len(raw) - len(rest)
     value &= _MASK63
@@ -276,9 +284,6 @@ def _read(
 
 def _masked(value: int, mask: int) -> int:
     return (value & mask) >> ((mask & -mask).bit_length() - 1)
-
-
-_MASK64 = (1 << 64) - 1
 
 
 def _calculate(value: int, operator: str, operand: int, mask: int) -> int | None:

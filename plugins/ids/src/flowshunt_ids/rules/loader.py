@@ -124,6 +124,7 @@ def _finish(builder: RuleBuilder, first_only: bool, path: str, line: int) -> Rul
         tags=tuple(builder.tags),
         config=builder.config,
         threshold=builder.threshold,
+        limits=tuple(builder.more_thresholds),
         noalert=builder.noalert or header.action is Action.CONFIG,
         bypass=builder.bypass,
         in_packets=in_packets,

@@ -85,7 +85,8 @@ class IsDataAt:
 class Number:
     """How `byte_test`, `byte_jump`, `byte_extract` and `byte_math` read a number.
 
-    count: bytes or digits; base: 0 for a binary number, else the base of the digits; mask: 0 for none.
+    count: bytes or digits, 0 digits: as many as there are; base: 0 for a binary number, else the base of the digits;
+    mask: 0 for none.
     """
 
     count: int | str
@@ -414,7 +415,7 @@ class Rule:
         tests: conditions on the packet.
         in_packets, in_streams: whether `payload` is looked for in single TCP packets, and in TCP's stream data.
         in_datagrams: whether it is looked for in packets of other protocols.
-        limits: what a threshold file says of it.
+        limits: further thresholds of its own, and what a threshold file says of it.
         scope: how often it is looked at.
         alert: a pass rule that alerts all the same.
     """

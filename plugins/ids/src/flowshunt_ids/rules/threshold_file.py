@@ -137,6 +137,7 @@ def apply_entries(rules: Iterable[Rule], entries: Sequence[Entry]) -> list[Rule]
 def _limited(rule: Rule, entries: Sequence[Entry]) -> Rule:
     own = rule.threshold
     thresholds = [own] if own is not None else []
+    thresholds += [limit for limit in rule.limits if isinstance(limit, Threshold)]
     suppressions: list[Threshold | Suppression] = []
     for entry in entries:
         limit = entry.limit

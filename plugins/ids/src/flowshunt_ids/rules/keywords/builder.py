@@ -88,6 +88,7 @@ class RuleBuilder:
     tags: list[Tag] = attrs.field(factory=list)
     config: FlowConfig | None = None
     threshold: Threshold | None = None
+    more_thresholds: list[Threshold] = attrs.field(factory=list)
     noalert: bool = False
     bypass: bool = False
     alert: bool = False

@@ -84,7 +84,7 @@ def _byte_test(rule: RuleBuilder, value: str) -> None:
     form = _OPERATOR.fullmatch(operator)
     if form is None or not (form[1] or form[2]):
         raise RuleError(f"byte_test: {operator!r} is not an operator (< > = <= >= & ^, '!' before it)")
-    number = _number(rule, count, offset, options, "byte_test", 1)
+    number = _number(rule, count, offset, options, "byte_test", 0 if "string" in options else 1)
     target: int | str
     if wanted.lower().startswith("0x"):
         try:

@@ -24,13 +24,17 @@ def _settings(value: str, keyword: str, known: frozenset[str]) -> dict[str, str]
 
 
 def _limit(rule: RuleBuilder, found: dict[str, str], kind: str, keyword: str, tracks: tuple[str, ...]) -> None:
-    if rule.threshold is not None:
-        raise RuleError(f"{keyword}: a rule takes one threshold or detection_filter")
+    if rule.threshold is not None and "filter" in (kind, rule.threshold.kind):
+        raise RuleError(f"{keyword}: a rule takes one detection_filter, or thresholds")
     if found["track"] not in tracks:
         raise RuleError(f"{keyword}: track {found['track']!r} is not one of {', '.join(tracks)}")
     count = whole_number(found["count"], f"{keyword}: count", 1, 0xFFFFFFFF)
     seconds = whole_number(found["seconds"], f"{keyword}: seconds", 1, 0xFFFFFFFF)
-    rule.threshold = Threshold(kind, found["track"], count, seconds)
+    limit = Threshold(kind, found["track"], count, seconds)
+    if rule.threshold is None:
+        rule.threshold = limit
+    else:
+        rule.more_thresholds.append(limit)
 
 
 def _threshold(rule: RuleBuilder, value: str) -> None:

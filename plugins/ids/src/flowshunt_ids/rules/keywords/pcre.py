@@ -83,65 +83,128 @@ def _escape(pattern: str, at: int, in_class: bool, dollar_end: bool) -> tuple[st
     return pattern[at : at + 2], at + 2
 
 
-def translate(pattern: str, *, dollar_end: bool = False) -> str:
-    """A PCRE expression in the syntax of the `regex` module (version 0).
+_QUANTIFIER = re.compile(r"(?:[*+?]|\{\d+(?:,\d*)?\})([?+]?)")
 
-    `dollar_end`: `$` matches at the very end only (PCRE's flag E). Raises `RuleError` for what has no equal there.
-    """
-    out: list[str] = []
-    at, in_class, class_start = 0, False, 0
-    while at < len(pattern):
-        letter = pattern[at]
-        if letter == "\\":
-            text, at = _escape(pattern, at, in_class, dollar_end)
-            out.append(text)
-            continue
-        if in_class:
+
+class _Translation:
+    """One expression on its way to the other syntax."""
+
+    def __init__(self, pattern: str, dollar_end: bool, ungreedy: bool) -> None:
+        self.pattern = pattern
+        self.dollar_end = dollar_end
+        self.ungreedy = ungreedy
+        self.out: list[str] = []
+        self.open = [0]
+        """For each group that is open, how many groups in it were made of options set in its middle."""
+
+    def run(self) -> str:
+        """The whole expression. Raises `RuleError`."""
+        at = 0
+        while at < len(self.pattern):
+            letter = self.pattern[at]
+            if letter == "\\":
+                text, at = _escape(self.pattern, at, False, self.dollar_end)
+                self.out.append(text)
+            elif letter == "[":
+                at = self._class(at + 1)
+            elif letter == "(":
+                at = self._group(at)
+            elif letter in "*+?{":
+                at = self._quantifier(at)
+            else:
+                self._plain(letter)
+                at += 1
+        self.out.append(")" * self.open[0])
+        return "".join(self.out)
+
+    def _plain(self, letter: str) -> None:
+        if letter == "$":
+            self.out.append(r"\Z" if self.dollar_end else "$")
+        elif letter == ")":
+            self.out.append(")" * ((self.open.pop() if len(self.open) > 1 else 0) + 1))
+        elif letter == "|" and self.open[-1]:
+            raise RuleError("pcre: options in the middle of alternatives are not supported")
+        else:
+            self.out.append(letter)
+
+    def _quantifier(self, at: int) -> int:
+        form = _QUANTIFIER.match(self.pattern, at)
+        if form is None:
+            self.out.append("\\{")
+            return at + 1
+        text = form[0]
+        if self.ungreedy and form[1] != "+":
+            text = text[:-1] if form[1] else text + "?"
+        self.out.append(text)
+        return form.end()
+
+    def _class(self, at: int) -> int:
+        """A class, from behind its '[' on. Returns where it ends."""
+        pattern, out = self.pattern, self.out
+        out.append("[")
+        if pattern[at : at + 1] == "^":
+            out.append("^")
+            at += 1
+        first = at
+        while at < len(pattern):
+            letter = pattern[at]
+            if letter == "\\":
+                text, at = _escape(pattern, at, True, self.dollar_end)
+                out.append(text)
+                continue
             posix = _POSIX.match(pattern, at)
             if posix:
                 out.append(posix[0])
                 at = posix.end()
                 continue
-            if letter == "]" and at > class_start:
-                in_class = False
+            if letter == "]" and at > first:
                 out.append("]")
-            elif letter in "[]&~|":
-                out.append("\\" + letter)
-            else:
-                out.append(letter)
-        elif letter == "[":
-            in_class, class_start = True, at + 1
-            out.append("[")
-            if pattern[at + 1 : at + 2] == "^":
-                out.append("^")
-                at += 1
-                class_start += 1
-        elif letter == "$":
-            out.append(r"\Z" if dollar_end else "$")
-        elif letter == "{" and not re.compile(r"\{\d+(,\d*)?\}").match(pattern, at):
-            out.append("\\{")
-        elif letter == "(":
-            out.append(_group(pattern, at))
-        else:
-            out.append(letter)
-        at += 1
-    if in_class:
+                return at + 1
+            out.append("\\" + letter if letter in "[]&~|" else letter)
+            at += 1
         raise RuleError("pcre: a class '[' is not closed")
-    return "".join(out)
+
+    def _group(self, at: int) -> int:
+        """The begin of a group, or options. Returns where what was read ends."""
+        pattern = self.pattern
+        if pattern.startswith("(*", at):
+            raise RuleError("pcre: verbs '(*...)' are not supported")
+        if pattern.startswith(("(?R", "(?&", "(?P>", "(?C"), at) or re.compile(r"\(\?[+-]?\d").match(pattern, at):
+            raise RuleError("pcre: recursion and callouts are not supported")
+        if pattern.startswith("(?#", at):
+            end = pattern.find(")", at)
+            if end < 0:
+                raise RuleError("pcre: a comment is not closed")
+            return end + 1
+        inline = _INLINE.match(pattern, at)
+        if inline and (inline[1] or inline[2]):
+            if not set((inline[1] or "") + (inline[2] or "")) <= set("imsx"):
+                raise RuleError(f"pcre: {inline[0]!r} is not supported")
+            if inline[3] == ":":
+                self.open.append(0)
+                self.out.append(inline[0])
+            elif at == 0:
+                self.out.append(inline[0] if not inline[2] else inline[0][:-1] + ":")
+                self.open[0] += bool(inline[2])
+            else:
+                self.out.append(inline[0][:-1] + ":")
+                self.open[-1] += 1
+            return inline.end()
+        self.open.append(0)
+        if pattern.startswith("(?", at):
+            self.out.append("(?")
+            return at + 2
+        self.out.append("(")
+        return at + 1
 
 
-def _group(pattern: str, at: int) -> str:
-    if pattern.startswith("(*", at):
-        raise RuleError("pcre: verbs '(*...)' are not supported")
-    inline = _INLINE.match(pattern, at)
-    if inline and (inline[1] or inline[2]):
-        if not set((inline[1] or "") + (inline[2] or "")) <= set("imsx"):
-            raise RuleError(f"pcre: {inline[0]!r} is not supported")
-        if inline[3] == ")" and at != 0:
-            raise RuleError(f"pcre: {inline[0]!r} inside the expression is not supported; write '(?{inline[1]}:...)'")
-    if pattern.startswith(("(?R", "(?&", "(?P>", "(?C"), at) or re.compile(r"\(\?[+-]?\d").match(pattern, at):
-        raise RuleError("pcre: recursion and callouts are not supported")
-    return "("
+def translate(pattern: str, *, dollar_end: bool = False, ungreedy: bool = False) -> str:
+    """A PCRE expression in the syntax of the `regex` module (version 0).
+
+    `dollar_end`: `$` matches at the very end only (PCRE's flag E); `ungreedy`: quantifiers are the other way round
+    (flag G). Raises `RuleError` for what has no equal there.
+    """
+    return _Translation(pattern, dollar_end, ungreedy).run()
 
 
 _CAPTURES = re.compile(r"((?:\s*,\s*(?:flow|pkt|alert):[A-Za-z0-9_.-]+)+)\s*$")
@@ -160,7 +223,10 @@ def _captures(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _pcre(rule: RuleBuilder, value: str) -> None:
-    text, negated = unquoted(value, "pcre") if '"' in value else (value.removeprefix("!"), value.startswith("!"))
+    if value.removeprefix("!").strip().startswith('"'):
+        text, negated = unquoted(value, "pcre")
+    else:
+        text, negated = value.removeprefix("!").removesuffix('"'), value.startswith("!")
     if text.startswith("!"):
         text, negated = text[1:], True
     text, captures = _captures(text)
@@ -172,7 +238,7 @@ def _pcre(rule: RuleBuilder, value: str) -> None:
     captures = captures or named
     if len(captures) > MAX_CAPTURES:
         raise RuleError(f"pcre: {len(captures)} variables, more than {MAX_CAPTURES}")
-    flags, relative, anchored, dollar_end = 0, False, False, False
+    flags, relative, anchored, dollar_end, ungreedy = 0, False, False, False, False
     buffer = None
     for letter in form[2]:
         if letter in _FLAGS:
@@ -183,19 +249,19 @@ def _pcre(rule: RuleBuilder, value: str) -> None:
             anchored = True
         elif letter == "E":
             dollar_end = True
+        elif letter == "G":
+            ungreedy = True
         elif letter in "BO":
             continue
         elif letter in rule.language.pcre_flags:
             if buffer is not None:
                 raise RuleError(f"pcre: flag {letter} after the flag of another buffer")
             buffer = rule.language.pcre_flags[letter]
-        elif letter == "G":
-            raise RuleError("pcre: flag G (inverted greediness) is not supported")
         else:
             raise RuleError(f"pcre: flag {letter} is not one of imsxAERBOG or a buffer's")
     if flags & VERBOSE and not source.isascii():
         raise RuleError("pcre: flag x with bytes above 7f is not supported")
-    translated = translate(source, dollar_end=dollar_end)
+    translated = translate(source, dollar_end=dollar_end, ungreedy=ungreedy)
     if anchored:
         translated = rf"\G(?:{translated})"
     pattern = translated.encode("latin-1", "backslashreplace") if translated.isascii() else translated.encode()
@@ -205,7 +271,7 @@ def _pcre(rule: RuleBuilder, value: str) -> None:
         rule.add_match(match)
     elif rule.sticky is None:
         rule.add_to_buffer(buffer, match)
-    elif rule.sticky.keyword == buffer:
+    elif rule.sticky.keyword == buffer or {buffer.name, rule.sticky.name} == {"http.response_body", "file.data"}:
         rule.add_match(match)
     else:
         raise RuleError(f"pcre: its flags ask for {buffer.name}, but {rule.sticky.name} is the sticky buffer")
