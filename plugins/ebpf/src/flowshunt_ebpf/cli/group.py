@@ -9,6 +9,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "asm": ("flowshunt_ebpf.cli.assemble:asm", "Assemble text to instructions."),
     "disasm": ("flowshunt_ebpf.cli.disassemble:disasm", "Print a program as text."),
     "info": ("flowshunt_ebpf.cli.info:info", "Show what an object or program holds."),
+    "verify": ("flowshunt_ebpf.cli.verify:verify_command", "Say whether programs are safe to run, and why not."),
     "run": ("flowshunt_ebpf.cli.run_program:run", "Run a program on a packet or on bare memory."),
     "bench": ("flowshunt_ebpf.cli.bench:bench", "Time a program on several runners."),
     "conformance": ("flowshunt_ebpf.cli.conformance:conformance", "Answer the public conformance suite."),
@@ -41,7 +42,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     name="bpf",
-    help="Assemble, inspect and run eBPF programs.",
+    help="Assemble, inspect, verify and run eBPF programs.",
     epilog="Example: flowshunt bpf info program.o",
 )
 def bpf() -> None:
