@@ -106,7 +106,9 @@ class Stages:
         end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, app, ended)
         candidates = self._inspect_segments(out, NO_PACKETS).tolist()
         if self._app is not None:
-            candidates = self._app_candidates(app, NO_PACKETS, flows, candidates, layout.NO_ROWS)
+            candidates = self._app_candidates(
+                app, NO_PACKETS, flows, candidates, layout.NO_ROWS, _NO_SIDES, layout.NO_ROWS
+            )
         result = BatchDecisions()
         if candidates:
             self._decisions.decide(candidates, None, _NO_SIDES, flows, result, PacketSource(self._sides))
@@ -198,7 +200,7 @@ class Stages:
             candidates = self._with_bits(candidates)
         chosen = candidates.tolist()
         if self._app is not None:
-            chosen = self._app_candidates(app, packets, batch.flows, chosen, row_flags)
+            chosen = self._app_candidates(app, packets, batch.flows, chosen, row_flags, turns, batch.direction)
         if chosen:
             source = PacketSource(self._sides, extra)
             self._decisions.decide(chosen, batch, turns, batch.flows, result, source)
@@ -217,11 +219,15 @@ class Stages:
         flows: NDArray[Any],
         candidates: list[tuple[int, ...]],
         row_flags: NDArray[np.uint8],
+        turns: NDArray[np.int32],
+        directions: NDArray[np.uint8],
     ) -> list[tuple[int, ...]]:
         """The candidates with those of transactions, see `AppStage.run`; these only where their packet's tests hold."""
         assert self._app is not None
         arrays = self._groups.arrays
-        chosen = self._app.run(app, packets, self._pool, self._sides, flows, arrays.members, candidates)
+        chosen = self._app.run(
+            app, packets, self._pool, self._sides, flows, arrays.members, candidates, turns, directions
+        )
         if all(candidate[0] > -2 or not self._tested[candidate[3]] for candidate in chosen):
             return chosen
         rows = np.array(chosen, CANDIDATE)

@@ -58,9 +58,10 @@ class File:
         state: "open", "closed" (whole), or "truncated".
         digests: in hexadecimal by name ("md5", "sha1", "sha256") once it is closed, and only where asked for.
         stored: whether a rule asks to keep it (`filestore`).
+        met: what rules ask of files and this one met, by identity.
     """
 
-    __slots__ = ("data", "digests", "direction", "hashes", "looked", "magic", "name", "size", "state", "stored")
+    __slots__ = ("data", "digests", "direction", "hashes", "magic", "met", "name", "size", "state", "stored")
 
     def __init__(self, name: bytes, direction: int) -> None:
         self.name = name
@@ -71,7 +72,7 @@ class File:
         self.hashes: dict[str, Any] = {}
         self.digests: dict[str, str] = {}
         self.magic: str | None = None
-        self.looked = 0
+        self.met: set[int] = set()
         self.stored = False
 
 
@@ -223,6 +224,8 @@ class ConditionKind:
     protocols: tuple[str, ...]
     progress: tuple[int | None, int | None]
     judge: Callable[[Any, int, Any], bool | None]
+    repeats: bool = False
+    """It may hold again, for something else in the same transaction, and the rule then matches again."""
 
     @property
     def directions(self) -> tuple[int, ...]:

@@ -145,22 +145,19 @@ _TESTS: dict[str, Callable[[File, Any], bool | None]] = {
 
 
 def judge_file(transaction: Any, direction: int, tests: Sequence[FileTest]) -> bool | None:
-    """Whether some file of a direction meets all tests."""
-    undecided = False
+    """Whether some file of a direction meets all tests that did not before; None: not yet."""
+    found = False
     for file in _here(transaction, direction):
-        answer: bool | None = True
+        if id(tests) in file.met:
+            continue
         for test in tests:
             held = _TESTS[test.kind](file, test.value)
-            if held is None:
-                answer = None
+            if held is None or held == test.negated:
                 break
-            if held == test.negated:
-                answer = False
-                break
-        if answer:
-            return True
-        undecided = undecided or answer is None
-    return None
+        else:
+            file.met.add(id(tests))
+            found = True
+    return True if found else None
 
 
 _PROTOCOLS = ("http", "smtp", "ftp-data", "nfs", "smb", "http2")
@@ -200,7 +197,7 @@ BUFFERS = (
         others={"smtp": (1, None), "ftp-data": (1, 1)},
     ),
 )
-CONDITIONS = (ConditionKind("file", _PROTOCOLS, (0, 0), judge_file),)
+CONDITIONS = (ConditionKind("file", _PROTOCOLS, (0, 0), judge_file, repeats=True),)
 
 SIZE = re.compile(r"\s*(?:([<>]?)\s*(\d{1,18})|(\d{1,18})\s*<>\s*(\d{1,18}))\s*")
 """The value of `filesize`."""

@@ -17,6 +17,9 @@ MAX_HELD = 16 * 1024
 FAILED = "failed"
 """In place of a protocol's name: none was recognized."""
 
+NEVER = 1 << 40
+"""A turn that does not come."""
+
 _NO_PLAN = Plan()
 
 
@@ -39,7 +42,7 @@ class TransactionState:
 class AppFlow:
     """A flow's parser, and what there is before it has one."""
 
-    __slots__ = ("begins", "held", "held_bytes", "known_since", "over", "parser", "protocol", "stream", "waiting")
+    __slots__ = ("asked", "begins", "held", "held_bytes", "known", "over", "parser", "protocol", "stream", "waiting")
 
     def __init__(self) -> None:
         self.protocol = ""
@@ -48,7 +51,8 @@ class AppFlow:
         self.held_bytes = 0
         self.begins = [b"", b""]
         self.over = [False, False]
-        self.known_since = -1
+        self.known = [NEVER, NEVER]
+        self.asked: set[int] = set()
         self.stream: set[int] = set()
         self.waiting: dict[int, int] = {}
 
@@ -111,7 +115,7 @@ class AppLayer:
         self._eve = eve
         self._recognizers = {transport: Recognizer(protocols.values(), transport, ports) for transport in (6, 17)}
         self._flows: dict[int, AppFlow] = {}
-        self._always: dict[tuple[str, int, int], tuple[int, ...]] = {}
+        self._fresh: list[AppFlow] = []
         self.counters = {"flows": 0, "transactions": 0, "parser_errors": 0, "transactions_given_up": 0}
 
     def protocol_of(self, slot: int) -> str:
@@ -119,10 +123,25 @@ class AppLayer:
         flow = self._flows.get(slot)
         return flow.protocol if flow is not None else ""
 
-    def known_since(self, slot: int) -> int:
-        """The turn in this batch at which a flow's protocol became known; -1: before, or never."""
+    def known_since(self, slot: int) -> tuple[int, int]:
+        """For each direction the row of this batch from which on a flow's protocol is known; -1: before; or `NEVER`."""
         flow = self._flows.get(slot)
-        return flow.known_since if flow is not None else -1
+        return (flow.known[0], flow.known[1]) if flow is not None else (NEVER, NEVER)
+
+    def first_time(self, slot: int, rule: int, direction: int) -> bool:
+        """Whether this is asked for the first time of a flow, a rule and a direction."""
+        flow = self._flows[slot]
+        which = rule << 1 | direction
+        if which in flow.asked:
+            return False
+        flow.asked.add(which)
+        return True
+
+    def begin(self) -> None:
+        """Begin a batch."""
+        for flow in self._fresh:
+            flow.known = [-1 if row != NEVER else NEVER for row in flow.known]
+        self._fresh = []
 
     def forget(self, slots: Sequence[int]) -> None:
         """Drop flows that ended."""
@@ -170,10 +189,11 @@ class AppLayer:
     def _data(
         self, flow: AppFlow, slot: int, row: int, direction: int, data: bytes, flows: Any, outcome: Outcome
     ) -> None:
-        if flow.parser is not None:
-            self._parse(flow, direction, data)
-            return
         if flow.protocol:
+            if flow.known[direction] == NEVER:
+                self._known(flow, direction, row)
+            if flow.parser is not None:
+                self._parse(flow, direction, data)
             return
         record = flows[slot]
         transport = int(record["protocol"])
@@ -189,7 +209,13 @@ class AppLayer:
                 return
             flow.over[direction] = name is not None
         if flow.over == [True, True] or flow.held_bytes > MAX_HELD:
+            self._known(flow, 0, row)
+            self._known(flow, 1, row)
             self._give_up(flow, slot, outcome)
+
+    def _known(self, flow: AppFlow, direction: int, row: int) -> None:
+        flow.known[direction] = row
+        self._fresh.append(flow)
 
     def _give_up(self, flow: AppFlow, slot: int, outcome: Outcome) -> None:
         flow.protocol = FAILED
@@ -208,7 +234,8 @@ class AppLayer:
         outcome: Outcome,
     ) -> None:
         flow.protocol = name
-        flow.known_since = row
+        for direction in {direction for direction, _part in flow.held}:
+            self._known(flow, direction, row)
         held, flow.held, flow.begins = flow.held, [], [b"", b""]
         if name not in self._interest:
             outcome.stop.append(slot)
@@ -350,8 +377,9 @@ class AppLayer:
             answer = self._evaluate(flow, mine, opened, transaction, direction, progress)
             if answer is None:
                 continue
-            del opened[rule]
-            closed.add(rule)
+            if not (answer and mine.repeats):
+                del opened[rule]
+                closed.add(rule)
             if answer:
                 outcome.found.append(Found(row, slot, direction, rule, transaction.number))
 
@@ -369,7 +397,8 @@ class AppLayer:
                     return None
                 answer = step.judge(transaction, direction)
                 if answer:
-                    held |= bit
+                    if not step.repeats:
+                        held |= bit
                 elif step.patient:
                     opened[rule.number] = held
                     return answer

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from flowshunt_ids.app.contract import BOTH, TO_CLIENT, TO_SERVER, Buffer
+from flowshunt_ids.app.contract import BOTH, TO_CLIENT, TO_SERVER, Buffer, ConditionKind
 from flowshunt_ids.app.registry import Registry
 from flowshunt_ids.encoding import Pattern, strength
 from flowshunt_ids.rules.rule import BufferMatches, Content, Rule
@@ -18,13 +18,14 @@ class Step:
     """One thing that has to hold: looked at from `progress` on, again while the progress stands there if `streaming`.
 
     judge: takes the transaction and the direction. True: holds; False: does not; None: nothing is there yet.
-    patient: None may become an answer whatever the progress, and False is final.
+    patient: None may become an answer whatever the progress, and False is final. repeats: see `ConditionKind`.
     """
 
     progress: int
     judge: Callable[[Any, int], bool | None]
     streaming: bool
     patient: bool = False
+    repeats: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -35,6 +36,7 @@ class TransactionRule:
     steps: tuple[Step, ...]
     stream: bool
     scanned: bool
+    repeats: bool
 
 
 @attrs.frozen(eq=False)
@@ -128,8 +130,9 @@ def _buffer_step(buffer: Buffer, get: Get, progress: int, matches: Callable[[byt
     return Step(progress, judge, buffer.streaming or buffer.multiple)
 
 
-def _condition_step(judge: Callable[[Any, int, Any], bool | None], value: Any, progress: int) -> Step:
-    return Step(progress, lambda transaction, direction: judge(transaction, direction, value), True, True)
+def _condition_step(kind: ConditionKind, value: Any, progress: int) -> Step:
+    judge = kind.judge
+    return Step(progress, lambda transaction, direction: judge(transaction, direction, value), True, True, kind.repeats)
 
 
 class Planner:
@@ -189,15 +192,19 @@ class Planner:
             kind = self._registry.conditions[condition.name]
             progress = kind.progress[direction]
             if progress is not None and (not kind.protocols or name in kind.protocols):
-                steps.append((None, progress, _condition_step(kind.judge, condition.value, progress)))
+                steps.append((None, progress, _condition_step(kind, condition.value, progress)))
         if not steps:
             return
         # What is scanned for comes first, the rest as it becomes known.
         scanned = best[2] if best is not None else None
-        steps.sort(key=lambda step: (step[0] is not scanned or scanned is None, step[1]))
+        steps.sort(key=lambda step: (step[0] is not scanned or scanned is None, step[2].repeats, step[1]))
         plan = plans.setdefault((name, direction), Plan())
         plan.rules[number] = TransactionRule(
-            number, tuple(step for _, _, step in steps), bool(rule.payload), best is not None
+            number,
+            tuple(step for _, _, step in steps),
+            bool(rule.payload),
+            best is not None,
+            any(step.repeats for _, _, step in steps),
         )
         if best is None:
             plan.always.append(number)

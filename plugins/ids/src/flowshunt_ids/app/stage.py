@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from flowshunt_ids import layout
 from flowshunt_ids.app.contract import AppProtocol
-from flowshunt_ids.app.layer import AppLayer, Outcome, Told
+from flowshunt_ids.app.layer import NEVER, AppLayer, Outcome, Told
 from flowshunt_ids.app.plans import Plan, Planner, interest, is_on_transactions, protocols_of
 from flowshunt_ids.app.registry import Registry
 from flowshunt_ids.encoding import Pattern
@@ -148,14 +148,17 @@ class AppStage:
         flows: NDArray[Any],
         members: NDArray[np.uint64],
         candidates: list[tuple[int, ...]],
+        turns: NDArray[np.int32],
+        directions: NDArray[np.uint8],
     ) -> list[tuple[int, ...]]:
         """The candidates of a batch with those of transactions, and without those that ask for another protocol.
 
-        candidates: CANDIDATE rows as tuples. members: `RuleArrays.members`. Of a candidate on a transaction, `segment`
-        is -2 minus the transaction's number.
+        candidates: CANDIDATE rows as tuples; of those on transactions, `segment` is -2 minus the transaction's number.
+        members: `RuleArrays.members`. turns, directions: of the batch's rows.
         """
         outcome = Outcome()
         layer = self.layer
+        layer.begin()
         if self._mixed:
             for _segment, row, slot, rule, flags in candidates:
                 if rule in self._mixed and slot >= 0:
@@ -181,7 +184,7 @@ class AppStage:
         self._stops += outcome.stop
         self.told += outcome.told
         if self._mixed or self._asking:
-            candidates = [each for each in candidates if self._holds(each)]
+            candidates = [each for each in candidates if self._holds(each, turns, directions)]
         for found in outcome.found:
             flags = layout.SEGMENT_CHUNK | layout.SEGMENT_ESTABLISHED
             if found.direction:
@@ -206,31 +209,58 @@ class AppStage:
             self._members[group] = known
         return known
 
-    def _holds(self, candidate: tuple[int, ...]) -> bool:
+    def _holds(self, candidate: tuple[int, ...], turns: NDArray[np.int32], directions: NDArray[np.uint8]) -> bool:
         """Whether a candidate that is not on transactions may go on to be decided."""
-        _segment, _row, slot, rule, _flags = candidate
+        _segment, row, slot, rule, flags = candidate
         if rule in self._mixed:
             return False
-        asks = self._asking.get(rule)
-        return asks is None or (slot >= 0 and asks(self.layer.protocol_of(slot)))
+        question = self._asking.get(rule)
+        if question is None:
+            return True
+        if slot < 0:
+            return False
+        known = self.layer.known_since(slot)
+        direction = int(directions[row]) if row >= 0 else int(bool(flags & layout.SEGMENT_TO_CLIENT))
+        since = known[direction] if question.by_direction else min(known)
+        if since == NEVER or (row >= 0 and since >= 0 and turns[row] < turns[since]):
+            return False
+        if question.once and not self.layer.first_time(slot, rule, direction):
+            return False
+        return question.holds(self.layer.protocol_of(slot))
 
 
-def _question(rule: Rule, registry: Registry) -> Callable[[str], bool]:
-    """What a rule asks of the protocol of a flow ("": not known)."""
-    asked: list[tuple[str, bool]] = []
+@attrs.frozen
+class Question:
+    """What a rule asks of the protocol of a flow.
+
+    asked: names, each with whether it must be another. by_direction: it must be known by what the packet's own
+    direction sent. once: it is asked once a direction, on the first packet for which it is known.
+    """
+
+    asked: tuple[tuple[str, bool], ...]
+    by_direction: bool = False
+    once: bool = False
+
+    def holds(self, protocol: str) -> bool:
+        """Whether a flow of a protocol will do."""
+        return all((protocol == name) != negated for name, negated in self.asked)
+
+
+def _question(rule: Rule, registry: Registry) -> Question:
+    named = [condition.value for condition in rule.conditions if condition.name == "app-layer-protocol"]
     if rule.app_protocol is not None:
         names = protocols_of(rule, registry)
-        asked.append((names[0] if names else rule.app_protocol, False))
-    for condition in rule.conditions:
-        if condition.name == "app-layer-protocol":
-            asked.append(condition.value)
-        elif condition.name == "app-layer-event":
-            return lambda protocol: False
-
-    def answer(protocol: str) -> bool:
-        return bool(protocol) and all((protocol == name) != negated for name, negated in asked)
-
-    return answer
+        return Question((*named, (names[0] if names else rule.app_protocol, False)))
+    if not named:
+        return Question((("", False),))
+    once = (
+        not rule.payload
+        and not rule.packet_buffers
+        and not rule.tests
+        and len(named) == len(rule.conditions)
+        and all(bits.command == "set" for bits in rule.flowbits)
+    )
+    return Question(tuple(named), by_direction=True, once=once)
 
 
 def _enabled(tree: Any) -> bool:

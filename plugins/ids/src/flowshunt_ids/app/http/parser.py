@@ -386,6 +386,8 @@ class HttpParser:
             self._too_long(side, direction)
             return False
         side.left = chunk_length(line)
+        if b";" in line and direction == TO_SERVER:
+            transaction.event(direction, "request_chunk_extension")
         if side.left < 0:
             if not line.strip():
                 return True
@@ -413,28 +415,28 @@ class HttpParser:
         return True
 
     def _complete_request(self, transaction: HttpTransaction) -> None:
-        side = self._sides[TO_SERVER]
-        self._finish_body(TO_SERVER, transaction, whole=True)
-        self._advance(transaction, TO_SERVER, COMPLETE)
-        side.step = self._after_request
+        """The request is over, but for what follows it at once."""
+        self._sides[TO_SERVER].step = self._after_request
 
     def _after_request(self) -> bool:
         """What follows a request is the next one, or where it does not look like one, more of its body."""
         side, transaction = self._sides[TO_SERVER], self._request
-        if side.at == len(side.pending):
-            return False
-        end = side.pending.find(b"\n", side.at)
-        line = bytes(side.pending[side.at : end if end >= 0 else side.at + MAX_LINE])
-        method = _split(line.lstrip(_SPACES))[0]
-        if method and method not in METHODS and transaction is not None and transaction.method != b"CONNECT":
-            if end < 0 and len(line) < MAX_LINE and not side.closed:
+        assert transaction is not None
+        if side.at < len(side.pending) and not transaction.old:
+            end = side.pending.find(b"\n", max(side.at, side.scanned))
+            if end < 0 and len(side.pending) - side.at < MAX_LINE and not side.closed:
+                side.scanned = len(side.pending)
                 return False
-            size = end + 1 - side.at if end >= 0 else len(line)
-            transaction.event(TO_SERVER, "request_body_unexpected")
-            self._add_body(TO_SERVER, transaction, bytes(side.pending[side.at : side.at + size]))
-            side.at += size
-            side.scanned = side.at
-            return True
+            end = end if end >= 0 else len(side.pending)
+            method = _split(bytes(side.pending[side.at : end]).lstrip(_SPACES))[0]
+            if method and method not in METHODS and transaction.method != b"CONNECT":
+                transaction.event(TO_SERVER, "request_body_unexpected")
+                self._add_body(TO_SERVER, transaction, bytes(side.pending[side.at : end + 1]))
+                side.at = side.scanned = min(end + 1, len(side.pending))
+                return True
+        side.scanned = side.at
+        self._finish_body(TO_SERVER, transaction, whole=True)
+        self._advance(transaction, TO_SERVER, COMPLETE)
         side.step = self._request_line
         return True
 
@@ -447,7 +449,8 @@ class HttpParser:
         if 200 <= transaction.status_number <= 299:
             self.tunnel = True
             self._sides[TO_SERVER].dead = self._sides[TO_CLIENT].dead = True
-            self._complete_request(transaction)
+            self._advance(transaction, TO_SERVER, COMPLETE)
+            self._advance(transaction, TO_CLIENT, COMPLETE)
             return False
         self._complete_request(transaction)
         return True
@@ -529,19 +532,18 @@ class HttpParser:
         coding, length = fields.get(b"transfer-encoding"), fields.get(b"content-length")
         if transaction.method == b"CONNECT":
             if 200 <= status <= 299:
-                self._complete_response(transaction)
+                self._advance(transaction, TO_CLIENT, COMPLETE)
                 self._run(TO_SERVER)
-                return True
+                return False
             self._advance(transaction, TO_CLIENT, HEADERS)
             self._run(TO_SERVER)
         none = coding is None and length is None
         if status == 101 and none:
-            self._complete_response(transaction)
             self.tunnel = True
             for direction in (TO_SERVER, TO_CLIENT):
                 self._sides[direction].dead = True
-            if transaction.progress[TO_SERVER] < COMPLETE:
-                self._advance(transaction, TO_SERVER, COMPLETE)
+                if transaction.progress[direction] < COMPLETE:
+                    self._advance(transaction, direction, COMPLETE)
             return False
         if status == 100 and coding is None and (length is None or content_length(length) <= 0):
             # An interim answer: the real one is still to come.
@@ -587,25 +589,27 @@ class HttpParser:
         return self._chunk_data(TO_CLIENT, self._response_chunk)
 
     def _complete_response(self, transaction: HttpTransaction) -> None:
-        self._finish_body(TO_CLIENT, transaction, whole=True)
-        self._advance(transaction, TO_CLIENT, COMPLETE)
+        """The response is over, but for what follows it at once."""
         self._sides[TO_CLIENT].step = self._after_response
 
     def _after_response(self) -> bool:
         """What follows a response is the next one, or where it does not look like one, more of its body."""
         side, transaction = self._sides[TO_CLIENT], self._response
-        if side.at == len(side.pending):
-            return False
-        end = side.pending.find(b"\n", side.at)
-        line = bytes(side.pending[side.at : end + 1 if end >= 0 else side.at + MAX_LINE])
-        if end < 0 and len(line) < MAX_LINE and not side.closed:
-            return False
-        if line.lstrip(_SPACES + b"\0")[:4].upper() != b"HTTP" and line.strip(b"\r\n") and transaction is not None:
-            transaction.event(TO_CLIENT, "response_body_unexpected")
-            self._add_body(TO_CLIENT, transaction, line)
-            side.at += len(line)
-            side.scanned = side.at
-            return True
+        assert transaction is not None
+        if side.at < len(side.pending):
+            end = side.pending.find(b"\n", max(side.at, side.scanned))
+            if end < 0 and len(side.pending) - side.at < MAX_LINE and not side.closed:
+                side.scanned = len(side.pending)
+                return False
+            end = end + 1 if end >= 0 else len(side.pending)
+            line = bytes(side.pending[side.at : end])
+            if line.lstrip(_SPACES + b"\0")[:4].upper() != b"HTTP":
+                self._add_body(TO_CLIENT, transaction, line)
+                side.at = side.scanned = end
+                return True
+        side.scanned = side.at
+        self._finish_body(TO_CLIENT, transaction, whole=True)
+        self._advance(transaction, TO_CLIENT, COMPLETE)
         side.step = self._response_line
         return True
 
