@@ -136,7 +136,14 @@ class Computed:
     moves: bool = False
 
 
-Pattern = Value | Constant | Computed
+@attrs.frozen
+class Either:
+    """Any of several patterns."""
+
+    patterns: tuple["Pattern", ...]
+
+
+Pattern = Value | Constant | Computed | Either
 
 
 def value(name: str) -> Value:
@@ -150,6 +157,11 @@ def constant(name: str = "", wanted: Callable[[int], bool] | int | None = None) 
         only = wanted
         return Constant(name, lambda found: found == only)
     return Constant(name, wanted)
+
+
+def either(*patterns: Pattern) -> Either:
+    """What any of several patterns matches; they are tried in order. Not as a root."""
+    return Either(patterns)
 
 
 def alu(op: int, left: Pattern, right: Pattern, *, bits: int = 64) -> Computed:
@@ -224,6 +236,10 @@ def match_operand(view: View, pattern: Pattern, operand: Operand, bound: Bound) 
         return
     if isinstance(pattern, Constant):
         yield from _match_constant(view, pattern, operand, bound)
+        return
+    if isinstance(pattern, Either):
+        for one in pattern.patterns:
+            yield from match_operand(view, one, operand, bound)
         return
     definition, moves = _through_moves(view, operand.definition)
     if definition >= 0 and view.instructions[definition].opcode in pattern.opcodes:

@@ -1,0 +1,1 @@
+"""Conditional selects: branches around moves as compare and conditional move."""

@@ -1,0 +1,1 @@
+"""Rotates: two shifts and an OR as one instruction."""
