@@ -1,0 +1,1 @@
+"""Byte swaps fused with loads and stores, and byte-by-byte recomposition as one access."""
