@@ -1,8 +1,8 @@
 """Patterns over what a run of instructions computes: trees of operations, whatever the registers and the order.
 
-A pattern is built from `value`, `constant`, `alu`, `load` and the like, and found with `find`. Moves are looked
-through, operands of commutative operations match either way round, and constants may be immediates or stand in
-registers. What a pattern takes in (all but its root) is read by nothing else.
+A pattern is built from `value`, `constant`, `alu`, `load` and the like, and found with `find`. Moves are looked through
+(under operations of 32 bits, 32-bit ones too), operands of commutative operations match either way round, and constants
+may be immediates or stand in registers. What a pattern takes in (all but its root) is read by nothing else.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +31,7 @@ from flowshunt.insn import (
     X,
 )
 from flowshunt.recognition.match import Match
-from flowshunt.recognition.view import MOV64_X, View
+from flowshunt.recognition.view import View
 
 _COMMUTATIVE: Final = frozenset({ADD, MUL, OR, AND, XOR})
 
@@ -229,21 +229,26 @@ def settle(view: View, root: int, bound: Bound) -> Found | None:
     )
 
 
-def match_operand(view: View, pattern: Pattern, operand: Operand, bound: Bound) -> Iterator[Bound]:
-    """The ways in which a pattern matches an operand, given what is bound already."""
+def match_operand(view: View, pattern: Pattern, operand: Operand, bound: Bound, bits: int = 64) -> Iterator[Bound]:
+    """The ways in which a pattern matches an operand, given what is bound already. `bits`: how many of it count."""
     if isinstance(pattern, Value):
-        yield from _match_value(view, pattern, operand, bound)
+        yield from _match_value(view, pattern, operand, bound, bits)
         return
     if isinstance(pattern, Constant):
         yield from _match_constant(view, pattern, operand, bound)
         return
     if isinstance(pattern, Either):
         for one in pattern.patterns:
-            yield from match_operand(view, one, operand, bound)
+            yield from match_operand(view, one, operand, bound, bits)
         return
-    definition, moves = _through_moves(view, operand.definition)
-    if definition >= 0 and view.instructions[definition].opcode in pattern.opcodes:
-        yield from match_instruction(view, pattern, definition, bound.taking(*moves))
+    definition, moves = operand.definition, list[int]()
+    while definition >= 0:
+        if view.instructions[definition].opcode in pattern.opcodes:
+            yield from match_instruction(view, pattern, definition, bound.taking(*moves))
+        if not view.moves(definition, bits):
+            return
+        moves.append(definition)
+        definition = view.src_definition(definition)
 
 
 def match_instruction(view: View, pattern: Computed, index: int, bound: Bound) -> Iterator[Bound]:
@@ -260,18 +265,18 @@ def match_instruction(view: View, pattern: Computed, index: int, bound: Bound) -
     elif i.offset != (pattern.offset or 0):
         return
     if pattern.moves:
-        yield from match_operand(view, pattern.left, Operand(view.src_definition(index), i.src), bound)
+        yield from match_operand(view, pattern.left, Operand(view.src_definition(index), i.src), bound, pattern.bits)
         return
     left = Operand(view.dst_definition(index), i.dst)
     if pattern.right is None:
-        yield from match_operand(view, pattern.left, left, bound)
+        yield from match_operand(view, pattern.left, left, bound, pattern.bits)
     elif (i.opcode & X and i.opcode & 7 != ST) or i.opcode & 7 == STX:
         right = Operand(view.src_definition(index), i.src)
-        for half in match_operand(view, pattern.left, left, bound):
-            yield from match_operand(view, pattern.right, right, half)
+        for half in match_operand(view, pattern.left, left, bound, pattern.bits):
+            yield from match_operand(view, pattern.right, right, half, pattern.bits)
         if pattern.commutes:
-            for half in match_operand(view, pattern.left, right, bound):
-                yield from match_operand(view, pattern.right, left, half)
+            for half in match_operand(view, pattern.left, right, bound, pattern.bits):
+                yield from match_operand(view, pattern.right, left, half, pattern.bits)
     else:
         sides = [(pattern.left, pattern.right)]
         if pattern.commutes:
@@ -280,7 +285,7 @@ def match_instruction(view: View, pattern: Computed, index: int, bound: Bound) -
             if isinstance(fixed, Constant):
                 with_constant = _constant(fixed, i.imm & ((1 << pattern.bits) - 1), bound)
                 if with_constant is not None:
-                    yield from match_operand(view, variable, left, with_constant)
+                    yield from match_operand(view, variable, left, with_constant, pattern.bits)
 
 
 def terms(view: View, root: int, *opcodes: int) -> tuple[list[Operand], frozenset[int]]:
@@ -314,24 +319,21 @@ def terms(view: View, root: int, *opcodes: int) -> tuple[list[Operand], frozense
     return found, frozenset(taken)
 
 
-def _through_moves(view: View, definition: int) -> tuple[int, list[int]]:
-    """The definition behind 64-bit moves, and those moves, the last first."""
+def _through_moves(view: View, definition: int, bits: int = 64) -> tuple[int, list[int]]:
+    """The definition behind moves, and those moves, the last first."""
     moves = []
-    while definition >= 0:
-        i = view.instructions[definition]
-        if i.opcode != MOV64_X or i.offset:
-            break
+    while definition >= 0 and view.moves(definition, bits):
         moves.append(definition)
         definition = view.src_definition(definition)
     return definition, moves
 
 
-def _match_value(view: View, pattern: Value, operand: Operand, bound: Bound) -> Iterator[Bound]:
-    found = view.value(operand.definition)
+def _match_value(view: View, pattern: Value, operand: Operand, bound: Bound, bits: int) -> Iterator[Bound]:
+    found = view.value(operand.definition, bits)
     if bound.values.get(pattern.name, found) != found:
         return
     definition, register, taken = operand.definition, operand.register, set[int]()
-    while definition >= 0 and view.value(definition) != definition:
+    while definition >= 0 and view.moves(definition, bits):
         # A move that serves this operand alone goes with it; one that others read stays.
         if view.only_reader(definition) not in (bound.taken | taken):
             break

@@ -5,13 +5,18 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from flowshunt.insn import (
+    ALU,
     CALL_K,
+    DW,
+    END,
     EXIT_K,
     GOTOL,
     JA_K,
     JMP,
     JMP32,
     LD_IMM64,
+    LDX,
+    MEM,
     PSEUDO_CALL,
     PSEUDO_FUNC,
     REGISTERS,
@@ -20,6 +25,7 @@ from flowshunt.insn import (
 from flowshunt.insn.registers import reads, writes
 
 MOV64_X = 0xBF
+MOV32_X = 0xBC
 _ENDS = frozenset({JA_K, GOTOL, EXIT_K})
 
 
@@ -27,8 +33,8 @@ class View:
     """A program, and what it computes from what inside each straight run of instructions.
 
     A *run* is entered at its first instruction alone and left after its last alone. Inside a run, an operand's *value*
-    is the index of the instruction that made it, looked at through 64-bit moves; or ~r where register r came into the
-    run with it. Two operands of one run with the same value are equal.
+    is the index of the instruction that made it, looked at through moves; or ~r where register r came into the run with
+    it. Two operands of one run with the same value are equal.
 
     Args:
         instructions: the program.
@@ -79,14 +85,34 @@ class View:
         """The instruction of the run that wrote `src` before an instruction, moves included; ~r where none did."""
         return self._src_definition[index]
 
-    def value(self, definition: int) -> int:
-        """What a definition's value is, looked at through 64-bit moves."""
-        while definition >= 0:
-            i = self.instructions[definition]
-            if i.opcode != MOV64_X or i.offset:
-                return definition
+    def value(self, definition: int, bits: int = 64) -> int:
+        """What a definition's value is, looked at through moves. `bits` 32: only its low half counts.
+
+        Then 32-bit moves are looked through too; else only those of values whose upper half is zero anyway.
+        """
+        while definition >= 0 and self.moves(definition, bits):
             definition = self._src_definition[definition]
         return definition
+
+    def moves(self, definition: int, bits: int = 64) -> bool:
+        """Whether an instruction does no more than to move a value, as far as the low `bits` bits count."""
+        i = self.instructions[definition]
+        if i.offset or i.opcode not in (MOV64_X, MOV32_X):
+            return False
+        return i.opcode == MOV64_X or bits == 32 or self._zero_extended(self._src_definition[definition])
+
+    def _zero_extended(self, definition: int) -> bool:
+        """Whether the upper half of a definition's value is zero."""
+        while definition >= 0:
+            i = self.instructions[definition]
+            if i.opcode & 7 == ALU:
+                return i.op != END or i.imm != 64
+            if i.opcode & 7 == LDX:
+                return i.mode == MEM and i.size != DW
+            if i.opcode != MOV64_X or i.offset:
+                return False
+            definition = self._src_definition[definition]
+        return False
 
     def value_in(self, register: int, index: int) -> int:
         """The value that a register has just before an instruction."""
@@ -154,10 +180,12 @@ class View:
         readers: list[list[int]] = [[] for _ in instructions]
         escaping: set[int] = set()
         last = [~r for r in range(16)]
-        bounds = {*self.run_starts[1:], count}
+        starts, bounds = set(self.run_starts), {*self.run_starts[1:], count}
         for index, i in enumerate(instructions):
             of_dst[index], of_src[index] = last[i.dst], last[i.src]
             read = reads(i)
+            if i.opcode == CALL_K and index not in starts:  # which arguments it has, the live registers tell
+                read &= self._live[index - 1]
             while read:
                 low = read & -read
                 definition = last[low.bit_length() - 1]

@@ -4,17 +4,16 @@ Nothing here is trusted to be right about a program, and nothing here decides th
 that validation gave makes a native form.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import attrs
 
 from flowshunt.errors import CapabilityError
 from flowshunt.insn import Instruction
 from flowshunt.operation import ExtendedOperation
-from flowshunt_ebpf.program import NativeForm, proof_token
-
-_Answer = TypeVar("_Answer")
+from flowshunt_ebpf.kops.validation.proof import Proof, Refusal
+from flowshunt_ebpf.program import NativeForm
 
 
 @attrs.frozen
@@ -28,9 +27,16 @@ class Prover(Protocol):
     """What is asked of validation."""
 
     def rewrite(
-        self, original: Sequence[Instruction], rewritten: Sequence[Instruction], live_out: int
+        self,
+        original: Sequence[Instruction],
+        rewritten: Sequence[Instruction],
+        live_out: int,
+        lost: Mapping[int, int],
     ) -> Unproved | None:
-        """None where both do the same to all that is live and to memory, whatever they start from; else why not."""
+        """None where both do the same to all that is live and to memory, whatever they start from; else why not.
+
+        `lost`: by index in `rewritten`, the registers whose values native code leaves undefined there.
+        """
 
     def native(
         self, operation: ExtendedOperation, payload: int, architecture: str, features: frozenset[str]
@@ -42,44 +48,33 @@ class Validation:
     """The prover that is used: both solvers, or a cache of what they found."""
 
     def rewrite(
-        self, original: Sequence[Instruction], rewritten: Sequence[Instruction], live_out: int
+        self,
+        original: Sequence[Instruction],
+        rewritten: Sequence[Instruction],
+        live_out: int,
+        lost: Mapping[int, int],
     ) -> Unproved | None:
         """See `Prover`."""
-        from flowshunt_ebpf.kops.validation import Proof, prove_site
+        from flowshunt_ebpf.kops.validation import prove_site
 
-        found = _asked(lambda: prove_site(tuple(original), tuple(rewritten), live_out))
-        return None if isinstance(found, Proof) else Unproved(found.reason)
+        found = _asked(lambda: prove_site(tuple(original), tuple(rewritten), live_out, lost=lost))
+        return found if isinstance(found, Unproved) else None if found else Unproved(found.reason)
 
     def native(
         self, operation: ExtendedOperation, payload: int, architecture: str, features: frozenset[str]
     ) -> NativeForm | Unproved:
         """See `Prover`."""
-        from flowshunt_ebpf.kops.validation import Proof, prove_emit
+        from flowshunt_ebpf.kops.validation import prove_emit
 
         found = _asked(lambda: prove_emit(operation, payload, architecture, features))
-        if not isinstance(found, Proof):
+        if isinstance(found, Unproved | Refusal):
             return Unproved(found.reason)
-        return sealed(operation, payload, architecture, features, found.code)
+        if found.disjoint:
+            return Unproved("it needs ranges of memory that don't overlap, which nothing proves")
+        return found.form if found.form is not None else Unproved("validation gave no native form")
 
 
-def sealed(
-    operation: ExtendedOperation, payload: int, architecture: str, features: frozenset[str], code: bytes
-) -> NativeForm | Unproved:
-    """The native form of code that was proved to be the payload's."""
-    from flowshunt.host_registers import BY_ARCHITECTURE
-
-    chosen = operation.emit(architecture, payload, features, BY_ARCHITECTURE[architecture])
-    if chosen is None:
-        return Unproved(f"it has no native form for {architecture} with these CPU features")
-    if len(code) > operation.max_bytes:
-        return Unproved(f"its native form has {len(code)} bytes, {operation.max_bytes} are declared")
-    use = operation.use(payload)
-    changes = use.writes | use.clobbers
-    token = proof_token(operation.proof_sequence(payload), changes, architecture, code)
-    return NativeForm(architecture, chosen[0].features, code, token)
-
-
-def _asked(question: Callable[[], _Answer]) -> _Answer | Unproved:
+def _asked(question: Callable[[], Proof | Refusal]) -> Proof | Refusal | Unproved:
     try:
         return question()
     except CapabilityError as error:  # a solver is missing: nothing is proved

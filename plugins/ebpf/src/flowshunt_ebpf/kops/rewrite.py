@@ -138,9 +138,7 @@ class _Rewriting:
                 self.findings[place] = Finding(place, span, gain=candidate.gain)
         for one in refused:
             indices = one.match.indices
-            anchor = indices[-1] if indices else one.match.at
-            if not 0 <= anchor < len(origin):
-                continue
+            anchor = min(max(indices[-1] if indices else one.match.at, 0), len(origin) - 1)
             place = Place(one.operation, one.match.payload, origin[anchor])
             span = indices[-1] - indices[0] + 1 if indices else 0
             self.findings.setdefault(place, Finding(place, span, admissible=one.reason))
@@ -178,8 +176,6 @@ class _Rewriting:
 
     def _prove(self, program: Program, candidate: Candidate) -> str | None:
         operation, payload = candidate.operation, candidate.match.payload
-        if operation.assumes(operation.layout.decode(payload)):
-            return "it needs ranges of memory that don't overlap, which nothing proves"
         key = operation.name, payload
         if key not in self.forms:
             self.forms[key] = self.prover.native(operation, payload, self.architecture, self.features)
@@ -188,9 +184,8 @@ class _Rewriting:
             return f"native form: {form.reason}"
         piece = candidate.piece
         original = program.instructions[piece.start : piece.end]
-        if original == piece.instructions:
-            return None
-        failed = self.prover.rewrite(original, piece.instructions, candidate.live_out)
+        lost = {candidate.lead + len(candidate.sequence): operation.use(payload).clobbers}
+        failed = self.prover.rewrite(original, piece.instructions, candidate.live_out, lost)
         return None if failed is None else f"rewrite: {failed.reason}"
 
     def _make(
@@ -241,9 +236,6 @@ def attach_forms(
     sites = []
     for site in program.sites:
         operation = operations[site.operation]
-        if operation.assumes(operation.layout.decode(site.payload)):
-            sites.append(site)
-            continue
         form = prover.native(operation, site.payload, architecture, features)
         sites.append(attrs.evolve(site, forms=(*site.forms, form)) if isinstance(form, NativeForm) else site)
     return attrs.evolve(program, sites=tuple(sites))

@@ -1,6 +1,6 @@
 """Small extended operations, to test with what surrounds operations. No plugin offers them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from flowshunt.host_registers import BY_ARCHITECTURE, HostRegisters
@@ -26,9 +26,9 @@ from flowshunt.insn import (
 from flowshunt.operation import ExtendedOperation, NativeEmit
 from flowshunt.payload import Layout, Values, number, result, source, temporary
 from flowshunt.recognition import Computed, Match, View, alu, constant, find, value
-from flowshunt_ebpf.kops.proving import Unproved, sealed
+from flowshunt_ebpf.kops.proving import Unproved
 from flowshunt_ebpf.native.assembler import assemble
-from flowshunt_ebpf.program import NativeForm
+from flowshunt_ebpf.program import NativeForm, proof_token
 
 _SPIN: Final = Layout(result("dst"), source("src"), temporary("tmp"), number("amount", 6, 1, 63), number("wide", 1))
 
@@ -44,13 +44,12 @@ _ROTATIONS: Final = {bits: _rotation(bits) for bits in (32, 64)}
 def _spin_proof(v: Values) -> Sequence[Instruction]:
     move, shift, either = (mov64, alu64_imm, alu64) if v.wide else (mov32, alu32_imm, alu32)
     width = 64 if v.wide else 32
-    return (
-        move(v.tmp, v.src),
-        shift(LSH, v.tmp, v.amount),
-        *([] if v.dst == v.src else [move(v.dst, v.src)]),
-        shift(RSH, v.dst, width - v.amount),
-        either(OR, v.dst, v.tmp),
-    )
+    if v.tmp == v.src:  # the source is not read any more: it serves as the temporary
+        start: tuple[Instruction, ...] = (move(v.dst, v.src), shift(LSH, v.tmp, v.amount))
+    else:
+        copy = () if v.dst == v.src else (move(v.dst, v.src),)
+        start = (move(v.tmp, v.src), shift(LSH, v.tmp, v.amount), *copy)
+    return (*start, shift(RSH, v.dst, width - v.amount), either(OR, v.dst, v.tmp))
 
 
 def _spin_recognizer(view: View) -> Iterator[Match]:
@@ -174,7 +173,11 @@ class Believer:
         self.rewrites: list[tuple[tuple[Instruction, ...], tuple[Instruction, ...], int]] = []
 
     def rewrite(
-        self, original: Sequence[Instruction], rewritten: Sequence[Instruction], live_out: int
+        self,
+        original: Sequence[Instruction],
+        rewritten: Sequence[Instruction],
+        live_out: int,
+        lost: Mapping[int, int],
     ) -> Unproved | None:
         """Believe it, and note it in `rewrites`."""
         self.rewrites.append((tuple(original), tuple(rewritten), live_out))
@@ -189,4 +192,7 @@ class Believer:
         found = operation.emit(architecture, payload, features, BY_ARCHITECTURE[architecture])
         if found is None:
             return Unproved("there is none")
-        return sealed(operation, payload, architecture, features, assemble(architecture, found[1]))
+        use, code = operation.use(payload), assemble(architecture, found[1])
+        changes = use.writes | use.clobbers
+        token = proof_token(operation.proof_sequence(payload), changes, architecture, code)
+        return NativeForm(architecture, found[0].features, code, token)
