@@ -14,6 +14,8 @@ MAX_TRANSACTIONS = 512
 """The most transactions that one flow keeps; the oldest are given up then (`app-layer.protocols.http` has the same)."""
 MAX_HELD = 16 * 1024
 """Bytes of a flow that are kept until its protocol is known."""
+CHUNK = 2560
+"""Bytes of a stream that are looked at together at least, while a transaction goes on."""
 FAILED = "failed"
 """In place of a protocol's name: none was recognized."""
 
@@ -40,9 +42,23 @@ class TransactionState:
 
 
 class AppFlow:
-    """A flow's parser, and what there is before it has one."""
+    """A flow's parser, and what there is before it has one.
 
-    __slots__ = ("asked", "begins", "held", "held_bytes", "known", "over", "parser", "protocol", "stream", "waiting")
+    recent: for each direction what of the stream came since it was last looked at as a chunk.
+    """
+
+    __slots__ = (
+        "asked",
+        "begins",
+        "held",
+        "held_bytes",
+        "known",
+        "over",
+        "parser",
+        "protocol",
+        "recent",
+        "recent_bytes",
+    )
 
     def __init__(self) -> None:
         self.protocol = ""
@@ -53,8 +69,8 @@ class AppFlow:
         self.over = [False, False]
         self.known = [NEVER, NEVER]
         self.asked: set[int] = set()
-        self.stream: set[int] = set()
-        self.waiting: dict[int, int] = {}
+        self.recent: tuple[list[bytes], list[bytes]] = ([], [])
+        self.recent_bytes = [0, 0]
 
 
 @attrs.define
@@ -147,14 +163,6 @@ class AppLayer:
         """Drop flows that ended."""
         for slot in slots:
             self._flows.pop(slot, None)
-
-    def stream_matches(self, slot: int, rule: int, row: int, direction: int, outcome: Outcome) -> None:
-        """Note that the payload of a rule on transactions was found in a flow's stream."""
-        flow = self._flows.setdefault(slot, AppFlow())
-        transaction = flow.waiting.pop(rule, None)
-        if transaction is not None:
-            outcome.found.append(Found(row, slot, direction, rule, transaction))
-        flow.stream.add(rule)
 
     def run(
         self,
@@ -249,6 +257,8 @@ class AppLayer:
                 self._parse(flow, direction, part)
 
     def _parse(self, flow: AppFlow, direction: int, data: bytes) -> None:
+        flow.recent[direction].append(data)
+        flow.recent_bytes[direction] += len(data)
         flow.parser.data(direction, data)
         transactions = flow.parser.transactions
         if len(transactions) > MAX_TRANSACTIONS:
@@ -300,6 +310,9 @@ class AppLayer:
                 transaction.looked(direction)
             if progress >= done:
                 state.final = finished = True
+        if finished or flow.recent_bytes[direction] >= CHUNK:
+            flow.recent[direction].clear()
+            flow.recent_bytes[direction] = 0
         if parser.bypass:
             outcome.wishes.append((slot, row, protocol, parser))
             parser.bypass = False
@@ -318,22 +331,9 @@ class AppLayer:
                 kept.append(transaction)
                 continue
             self.counters["transactions"] += 1
-            for direction, state in zip(BOTH, states, strict=True):
-                if state.open:
-                    self._keep_waiting(flow, protocol.name, direction, state, transaction.number)
             if protocol.name in self._eve:
                 outcome.told.append(Told(row, slot, protocol.name, transaction))
         flow.parser.transactions[:] = kept
-
-    def _keep_waiting(
-        self, flow: AppFlow, name: str, direction: int, state: TransactionState, transaction: int
-    ) -> None:
-        """Keep the rules of a transaction that lack nothing but their payload in the stream."""
-        plan = self._plans[name, direction]
-        for rule, held in state.open.items():
-            mine = plan.rules[rule]
-            if mine.stream and held == (1 << len(mine.steps)) - 1:
-                flow.waiting[rule] = transaction
 
     def _inspect(
         self,
@@ -409,4 +409,9 @@ class AppLayer:
                     return None
             bit <<= 1
         opened[rule.number] = held
-        return True if not rule.stream or rule.number in flow.stream else None
+        if rule.payload is None:
+            return True
+        recent = flow.recent[direction]
+        if len(recent) > 1:
+            recent[:] = [b"".join(recent)]
+        return True if recent and rule.payload(recent[0]) else None

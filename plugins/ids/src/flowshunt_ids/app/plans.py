@@ -30,11 +30,11 @@ class Step:
 
 @attrs.frozen(eq=False)
 class TransactionRule:
-    """A rule on transactions of one protocol in one direction. stream: its payload has to be found in the stream."""
+    """A rule on transactions of one protocol in one direction. payload: matches the stream around the transaction."""
 
     number: int
     steps: tuple[Step, ...]
-    stream: bool
+    payload: Callable[[bytes], bool] | None
     scanned: bool
     repeats: bool
 
@@ -158,9 +158,10 @@ class Planner:
             if not is_on_transactions(rule):
                 continue
             matchers = [self._matcher(each.matches) for each in rule.buffers]
+            payload = self._matcher(rule.payload) if rule.payload else None
             for name in protocols_of(rule, self._registry):
                 for direction in BOTH if rule.flow.direction is None else (rule.flow.direction,):
-                    self._add(plans, wanted, number, rule, matchers, name, direction)
+                    self._add(plans, wanted, number, rule, matchers, payload, name, direction)
         for key, scans in wanted.items():
             made = [self._scan(where, found, key) for where, found in scans.items()]
             plans[key].scans = sorted(made, key=lambda scan: scan.progress)
@@ -173,6 +174,7 @@ class Planner:
         number: int,
         rule: Rule,
         matchers: Sequence[Callable[[bytes], bool]],
+        payload: Callable[[bytes], bool] | None,
         name: str,
         direction: int,
     ) -> None:
@@ -202,7 +204,7 @@ class Planner:
         plan.rules[number] = TransactionRule(
             number,
             tuple(step for _, _, step in steps),
-            bool(rule.payload),
+            payload,
             best is not None,
             any(step.repeats for _, _, step in steps),
         )

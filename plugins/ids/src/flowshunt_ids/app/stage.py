@@ -134,9 +134,6 @@ class AppStage:
         self._members: dict[int, Callable[[int], bool]] = {}
         self._stops: list[int] = []
         self.told: list[Told] = []
-        self._mixed = frozenset(
-            number for number, rule in enumerate(rules) if is_on_transactions(rule) and rule.payload
-        )
         self._asking = {number: _question(rule, registry) for number, rule in enumerate(rules) if asks_protocol(rule)}
 
     def run(
@@ -159,11 +156,6 @@ class AppStage:
         outcome = Outcome()
         layer = self.layer
         layer.begin()
-        if self._mixed:
-            for _segment, row, slot, rule, flags in candidates:
-                if rule in self._mixed and slot >= 0:
-                    direction = 1 if flags & layout.SEGMENT_TO_CLIENT else 0
-                    layer.stream_matches(slot, rule, row, direction, outcome)
         count = int(app.counts[0])
         if count:
             column = sides["group"]
@@ -183,7 +175,7 @@ class AppStage:
                 begin = upto
         self._stops += outcome.stop
         self.told += outcome.told
-        if self._mixed or self._asking:
+        if self._asking:
             candidates = [each for each in candidates if self._holds(each, turns, directions)]
         for found in outcome.found:
             flags = layout.SEGMENT_CHUNK | layout.SEGMENT_ESTABLISHED
@@ -212,8 +204,6 @@ class AppStage:
     def _holds(self, candidate: tuple[int, ...], turns: NDArray[np.int32], directions: NDArray[np.uint8]) -> bool:
         """Whether a candidate that is not on transactions may go on to be decided."""
         _segment, row, slot, rule, flags = candidate
-        if rule in self._mixed:
-            return False
         question = self._asking.get(rule)
         if question is None:
             return True

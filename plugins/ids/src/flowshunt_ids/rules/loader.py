@@ -93,7 +93,10 @@ def _finish(builder: RuleBuilder, first_only: bool, path: str, line: int) -> Rul
         builder.tests.append(PacketTest(Field.IP_PROTOCOL, 256, 256))
         builder.warnings.append(f"sid {builder.sid}: flow:only_stream without a payload keyword never matches")
         first_only = False
-    in_packets, in_streams, in_datagrams = _places(builder, header, bool(packet_buffers))
+    in_packets = in_streams = in_datagrams = False
+    if not buffers and not builder.app_conditions:
+        # With a transaction, the payload is looked for in the stream around it only.
+        in_packets, in_streams, in_datagrams = _places(builder, header, bool(packet_buffers))
     priority = builder.priority if builder.priority is not None else builder.class_priority
     return Rule(
         path,
