@@ -81,11 +81,7 @@ class PayloadMatcher:
             any(is_relative(later) for later in _until_next_place(self._payload, at))
             for at in range(len(self._payload))
         )
-        self._expressions: dict[int, Any] = {
-            at: compile_pattern(match.pattern, match.flags)
-            for at, match in enumerate(self._payload)
-            if isinstance(match, Pcre)
-        }
+        self._expressions: dict[int, Any] = {}
         self._inner = {
             at: PayloadMatcher(match.matches, counters, self._datasets)
             for at, match in enumerate(self._payload)
@@ -195,12 +191,15 @@ class PayloadMatcher:
 
     def _pcre(self, match: Pcre, at: int, place: int, buffer: bytes, variables: dict[str, int]) -> bool:
         # A relative expression sees nothing before the last match: `^` matches there.
+        expression: Any = self._expressions.get(at)
+        if expression is None:
+            self._expressions[at] = expression = compile_pattern(match.pattern, match.flags)
         first = place if match.relative else 0
         subject = buffer[first:] if first else buffer
         start = 0
         while start <= len(subject):
             try:
-                found = self._expressions[at].search(subject, start, timeout=PCRE_SECONDS)
+                found = expression.search(subject, start, timeout=PCRE_SECONDS)
             except TimeoutError:
                 self._counters.expression_timeouts += 1
                 return False

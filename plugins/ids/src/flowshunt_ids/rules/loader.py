@@ -1,6 +1,8 @@
 """Rule files into rules: what loads, what does not and why."""
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
@@ -8,6 +10,7 @@ import attrs
 from flowshunt.engine import RuleProblem, Signature
 from flowshunt.errors import InputError
 from flowshunt_ids.datasets import Datasets
+from flowshunt_ids.rules import store
 from flowshunt_ids.rules.classification import DEFAULT_PRIORITY, Classification
 from flowshunt_ids.rules.header import parse_header
 from flowshunt_ids.rules.keywords.builder import RuleBuilder
@@ -31,6 +34,9 @@ from flowshunt_ids.rules.rule import (
 from flowshunt_ids.rules.text_files import read_text
 from flowshunt_ids.rules.variables import Variables
 from flowshunt_ids.rules.vocabulary import default_language
+
+MIN_CACHED = 256 * 1024
+"""Rule files of fewer characters in all are read anew each time."""
 
 
 @attrs.frozen
@@ -201,18 +207,57 @@ def _places(builder: RuleBuilder, header: Header, packet_buffers: bool) -> tuple
     return placed, True, datagrams
 
 
-def load_rules(paths: Sequence[Path], variables: Variables, classification: Classification) -> LoadedRules:
+def load_rules(
+    paths: Sequence[Path], variables: Variables, classification: Classification, *, cached: bool = True
+) -> LoadedRules:
     """Read rule files. Raises `InputError` for a file that can't be read; a rule that can't be used is a problem.
 
-    Of rules with the same gid and sid the one with the highest rev is kept, as in Suricata.
+    Of rules with the same gid and sid the one with the highest rev is kept, as in Suricata. cached: whether a rule set
+    that was loaded before is taken from the cache, see `flowshunt_ids.rules.store`.
     """
+    texts = [(path, read_text(path, "rule file")) for path in paths]
+    with _without_collection():
+        return _load(texts, variables, classification, cached)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Without looking for reference circles, of which the objects of rules have none: there are very many of them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _load(
+    texts: Sequence[tuple[Path, str]], variables: Variables, classification: Classification, cached: bool
+) -> LoadedRules:
+    name = None
+    if cached and sum(len(text) for _, text in texts) >= MIN_CACHED:
+        parts = [repr((variables, classification)).encode("utf-8", "surrogatepass")]
+        for path, text in texts:
+            parts += [str(path).encode("utf-8", "surrogateescape"), text.encode("utf-8", "surrogateescape")]
+        name = store.fingerprint(default_language(), parts)
+        known = store.stored(name)
+        if known is not None:
+            return LoadedRules(*known)
+    loaded = _read_rules(texts, variables, classification)
+    if name is not None and not len(loaded.datasets):
+        # Whether sets can be read is seen anew each time.
+        store.store(name, (loaded.rules, loaded.problems, loaded.warnings))
+    return loaded
+
+
+def _read_rules(texts: Sequence[tuple[Path, str]], variables: Variables, classification: Classification) -> LoadedRules:
     kept: dict[tuple[int, int], Rule] = {}
     datasets = Datasets()
     described: dict[str, Dataset] = {}
     problems: list[RuleProblem] = []
     warnings: dict[str, None] = {}
-    for path in paths:
-        text = read_text(path, "rule file")
+    for path, text in texts:
         for line, rule_text in logical_lines(text):
             try:
                 rule, notes = build_rule(
