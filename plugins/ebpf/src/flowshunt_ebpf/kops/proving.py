@@ -58,7 +58,7 @@ class Validation:
         from flowshunt_ebpf.kops.validation import prove_site
 
         found = _asked(lambda: prove_site(tuple(original), tuple(rewritten), live_out, lost=lost))
-        return found if isinstance(found, Unproved) else None if found else Unproved(found.reason)
+        return Unproved(found.reason) if isinstance(found, Unproved | Refusal) else None
 
     def native(
         self, operation: ExtendedOperation, payload: int, architecture: str, features: frozenset[str]

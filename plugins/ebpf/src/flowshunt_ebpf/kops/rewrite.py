@@ -146,7 +146,7 @@ class _Rewriting:
     def _choose(
         self, program: Program, found: Sequence[Candidate], origin: Sequence[int]
     ) -> tuple[list[Candidate], bool]:
-        """The candidates to make now, all proved; and whether others were left because they overlap these."""
+        """The candidates to make now, all proved; and whether others that gain were left, for they overlap these."""
         worth: dict[int, float] = {}
         usable = []
         for candidate in found:
@@ -171,7 +171,8 @@ class _Rewriting:
                     self.findings[place] = attrs.evolve(self.findings[place], proved=why)
                     failed.append(candidate)
             if not failed:
-                return chosen, len(usable) > len(chosen)
+                left = [candidate for candidate in usable if not any(candidate is one for one in chosen)]
+                return chosen, any(worth[id(candidate)] > 0 for candidate in left)
             usable = [candidate for candidate in usable if not any(candidate is one for one in failed)]
 
     def _prove(self, program: Program, candidate: Candidate) -> str | None:
