@@ -126,6 +126,8 @@ SEGMENT_END = 1 << 7
 """For a parser: nothing more comes in this direction."""
 SEGMENT_GAP = 1 << 8
 """For a parser: as many bytes as `group` says were lost before this."""
+SEGMENT_MIDSTREAM = 1 << 9
+"""For a parser: the connection was picked up in its middle."""
 
 PIECE = np.dtype([("source", "<i8"), ("length", "<i4"), ("arena", "<i4")])
 """Bytes of a segment: where they lie in the batch's buffer (arena 0) or in the arena (arena 1)."""
@@ -147,31 +149,35 @@ NODE = np.dtype(
 SIDE = np.dtype(
     [
         ("group", "<i4"),
-        ("head", "<i4"),  # pending nodes in order, without holes
+        ("head", "<i4"),  # its segments (NODE), sorted by sequence number, then length
         ("tail", "<i4"),
-        ("ahead", "<i4"),  # nodes after a hole, sorted
-        ("ahead_tail", "<i4"),
-        ("ahead_count", "<i4"),
+        ("middle", "<i4"),  # the last one that begins before the first hole
+        ("count", "<i4"),  # how many segments are kept
+        ("flags", "<i4"),  # the SIDE_ bits
         ("start", "<u4"),  # sequence number of the first byte of the stream
-        ("seen", "<u4"),  # inspected up to here
+        ("base", "<u4"),  # bytes before this one are not kept any more
+        ("seen", "<u4"),  # inspected as raw stream data up to here
+        ("parsed", "<u4"),  # given to a parser up to here
         ("next", "<u4"),  # received without a hole up to here
+        ("right", "<u4"),  # the end of the last byte that was received
+        ("expected", "<u4"),  # what the sender is expected to send next
         ("acked", "<u4"),  # acknowledged by the other side up to here
         ("edge", "<u4"),  # the other side's window reaches to here
-        ("flags", "<i4"),  # the SIDE_ bits
-        ("scale", "<i4"),  # window scale that this side announced; NO_SCALE: none
-        ("parsed", "<u4"),  # given to a parser up to here
-        ("pad", "<i4", (2,)),
+        ("window", "<u4"),  # that window in bytes
+        ("stamp", "<u4"),  # the sender's last timestamp value (RFC 7323)
+        ("stamped", "<u4"),  # when it came, in seconds
+        ("sacked", "<u4", (8,)),  # up to four ranges that the other side acknowledged selectively
+        ("ranges", "u1"),  # how many there are
+        ("scale", "u1"),  # by how many bits the window that this side's receiver announces is shifted
+        ("policy", "u1"),  # the receiver's policy for overlaps, the POLICY_ values
+        ("tcp_flags", "u1"),  # all that its packets had
+        ("pad", "<u4", (5,)),
     ]
 )
-assert SIDE.itemsize == 64
-NO_SCALE = 0xFFFF
+assert SIDE.itemsize == 128
 
 SIDE_STARTED = 1 << 0
-"""Its initial sequence number is known."""
-SIDE_FLUSH = 1 << 1
-"""What is acknowledged is inspected with each of its packets, however little (FIN was seen)."""
-SIDE_ALL = 1 << 2
-"""Everything is inspected with its next packet, acknowledged or not (reset, closed, depth reached)."""
+"""It has data, or had some."""
 SIDE_DEPTH = 1 << 3
 """The reassembly depth is reached: nothing more is kept."""
 SIDE_FIRST = 1 << 4
@@ -182,7 +188,6 @@ SIDE_STREAM = 1 << 6
 """Its group wants stream data."""
 SIDE_TRIGGER = 1 << 7
 """What is acknowledged is inspected with its next packet: a message of its application is complete."""
-
 SIDE_APP = 1 << 8
 """Its data goes to a parser of the application layer."""
 SIDE_KEEPS = SIDE_STREAM | SIDE_APP
@@ -191,15 +196,66 @@ SIDE_NEWS = 1 << 9
 """A parser was given data of it since its last packet."""
 SIDE_ENDED = 1 << 10
 """A parser was told that nothing more comes."""
+SIDE_KEEP_ALIVE = 1 << 11
+"""A keep-alive was sent."""
+SIDE_TIMESTAMP = 1 << 12
+"""Its SYN had a timestamp."""
+SIDE_ZERO_STAMP = 1 << 13
+"""Its first timestamp was 0."""
+SIDE_RESET = 1 << 14
+"""The other side reset the connection in a way that can't be checked."""
+SIDE_GAP = 1 << 15
+"""Bytes were missing."""
+
+POLICIES = (
+    "none",
+    "bsd",
+    "bsd-right",
+    "old-linux",
+    "linux",
+    "old-solaris",
+    "solaris",
+    "hpux10",
+    "hpux11",
+    "irix",
+    "macos",
+    "windows",
+    "vista",
+    "windows2k3",
+    "first",
+    "last",
+)
+"""Names of the target policies of `host-os-policy`, by the number in SIDE."""
+POLICY_BSD = POLICIES.index("bsd")
 
 SESSION = np.dtype(
     [
-        ("tcp", "<i4"),  # flowshunt.flows.record.TcpState
-        ("client", "<i4"),  # the direction that the SYN came from
+        ("tcp", "u1"),  # the TCP_ values
+        ("previous", "u1"),  # the one before
+        ("client", "u1"),  # the direction that the SYN came from
+        ("queued", "u1"),  # how many SYNs or SYN-ACKs are queued
         ("flags", "<i4"),  # the SESSION_ bits
         ("stopped", "<i4"),  # the turn in this batch after which it is bypassed, -1: before it; NOT_STOPPED
+        ("stream", "<i4"),  # the TCP_IS_ bits
+        ("queue", "<i4"),  # the first queued SYN or SYN-ACK (NODE); -1: none
+        ("urgent", "<u2", (2,)),  # by side, bytes of urgent data that were taken out of the stream
+        ("pad", "<i4", (2,)),
     ]
 )
+assert SESSION.itemsize == 32
+
+TCP_NONE = 0
+TCP_SYN_SENT = 2
+TCP_SYN_RECEIVED = 3
+TCP_ESTABLISHED = 4
+TCP_FIN_WAIT_1 = 5
+TCP_FIN_WAIT_2 = 6
+TCP_TIME_WAIT = 7
+TCP_LAST_ACK = 8
+TCP_CLOSE_WAIT = 9
+TCP_CLOSING = 10
+TCP_CLOSED = 11
+
 NOT_STOPPED = 0x7FFFFFFF
 SESSION_BYPASSED = 1 << 0
 SESSION_QUIET = 1 << 1
@@ -208,8 +264,13 @@ SESSION_BITS = 1 << 2
 """Some of its flowbits may be set."""
 SESSION_IDLE = 1 << 3
 """No rule applies in either direction."""
+SESSION_KNOWN = 1 << 5
+"""Its slot has been used."""
 SESSION_MESSAGES = 1 << 4
 """Its application's messages alternate (HTTP): one is complete when the other side begins to answer."""
+
+EVENT = np.dtype([("row", "<i4"), ("event", "<i4")])
+"""Something is odd about a packet: its row, and the event's number in `flowshunt_ids.events`."""
 
 ROW_ESTABLISHED = 1 << 0
 ROW_FIRST = 1 << 1

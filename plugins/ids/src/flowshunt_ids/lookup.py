@@ -17,17 +17,16 @@ from flowshunt_ids.layout import (
     GROUP_APP,
     GROUP_RULES,
     GROUP_STREAM,
-    NO_SCALE,
     NOT_STOPPED,
     SESSION,
     SESSION_IDLE,
+    SESSION_KNOWN,
     SIDE,
     SIDE_APP,
-    SIDE_KEEPS,
     SIDE_STREAM,
 )
 from flowshunt_ids.streams.pool import POOL, Pool
-from flowshunt_ids.streams.reassembly import forget
+from flowshunt_ids.streams.handshake import clear
 
 _I64 = types.int64
 _TABLE = matrix(np.uint64)
@@ -155,8 +154,8 @@ def open_flows(
         if at < 0 or not events[row] & NEW or at >= len(flows) or at >= len(sessions):
             continue
         session = sessions[at]
-        session.tcp = session.client = 0
-        session.flags = SESSION_IDLE
+        clear(pool, sessions, sides, at, not session.flags & SESSION_KNOWN)
+        session.flags = SESSION_IDLE | SESSION_KNOWN
         session.stopped = NOT_STOPPED
         version = np.int64(flows[at, FLOW_VERSION])
         source_port = np.int64(flows[at, FLOW_PORTS]) | np.int64(flows[at, FLOW_PORTS + 1]) << 8
@@ -169,8 +168,6 @@ def open_flows(
         parsed = False
         for side in range(2 * at, 2 * at + 2):
             me = sides[side]
-            if me.flags & SIDE_KEEPS and (me.head >= 0 or me.ahead >= 0):
-                forget(pool, sides, side)
             if side & 1:
                 first = _first_key(destination, source)
                 second = _second_key(destination_port, source_port, protocol, 1)
@@ -178,10 +175,6 @@ def open_flows(
                 first = _first_key(source, destination)
                 second = _second_key(source_port, destination_port, protocol, 0)
             group = _group_of(keys, values, first, second)
-            me.head = me.tail = me.ahead = me.ahead_tail = -1
-            me.ahead_count = me.flags = 0
-            me.scale = NO_SCALE
-            me.start = me.seen = me.next = me.acked = me.edge = me.parsed = np.uint32(0)
             me.group = group
             if group < 0:
                 missing[count, 0] = first

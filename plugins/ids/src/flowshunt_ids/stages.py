@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from flowshunt.engine import DROPPED, NEW, SKIPPED, BypassRequest, InspectionBatch, Verdicts
 from flowshunt.flows.record import FLOW
+from flowshunt.packets.batch import FrameBatch
 from flowshunt.rows import copy_rows, join_rows, take_rows
 from flowshunt_ids import layout, lookup
 from flowshunt_ids.app.registry import registry
@@ -14,7 +15,7 @@ from flowshunt_ids.app.stage import AppStage
 from flowshunt_ids.conditions import PacketConditions, PacketSource
 from flowshunt_ids.decisions import EMPTY, BatchDecisions, Decisions
 from flowshunt_ids.inspection import PayloadMatcher
-from flowshunt_ids.layout import CANDIDATE, NO_PACKETS, PIECE, SEGMENT, SESSION, SIDE, Packets, packets_of
+from flowshunt_ids.layout import CANDIDATE, EVENT, NO_PACKETS, PIECE, SEGMENT, SESSION, SIDE, Packets, packets_of
 from flowshunt_ids.lookup import find_packet_groups, open_flows
 from flowshunt_ids.matching import SCRATCH_SIZE
 from flowshunt_ids.rules.transforms import Timeouts
@@ -31,13 +32,16 @@ from flowshunt_ids.streams.pool import (
     new_pool,
 )
 from flowshunt_ids.streams.reassembly import Output
-from flowshunt_ids.streams.tcp import SETTINGS_SIZE
+from flowshunt_ids.streams.checks import STREAM_BYPASS
+from flowshunt_ids.streams.configuration import stream_settings
 from flowshunt_ids.tracking import close_flows, end_flows, track
 
 SLICE = 1 << 18
 """Bytes of segments that are gathered and scanned at once: enough to be worth a call, little enough for the cache."""
 CANDIDATES = 1 << 14
 """Candidates that one call of a kernel may make; more are made by calling it again."""
+EVENT_ROOM = 4
+"""Events of the stream engine that there is room for, a packet."""
 _NO_SIDES = np.empty(0, np.int32)
 _UNSCANNED = (np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
 """In place of hits and patterns: the rules that have none."""
@@ -53,11 +57,10 @@ class Stages:
         self._groups = rule_set.groups()
         self._tables = rule_set.classes.tables()
         settings = rule_set.settings
-        self._settings = np.zeros(SETTINGS_SIZE, np.int64)
-        self._settings[:4] = settings.chunk_to_server, settings.chunk_to_client, settings.depth, settings.midstream
+        self._settings = stream_settings(settings)
         if settings.stream_bypass and rule_set.policy.enabled:
             request = BypassRequest(settings.bypass_action, cause="stream depth")
-            self._settings[4] = 1 + self._groups.request_number(request)
+            self._settings[STREAM_BYPASS] = 1 + self._groups.request_number(request)
         requests = [
             self._groups.request_number(rule_set.policy.request(rule)) if rule.bypass else 0 for rule in self._rules
         ]
@@ -82,6 +85,7 @@ class Stages:
         self._row_flags = np.empty(0, np.uint8)
         self._touched = np.empty(0, np.int32)
         self._bypasses = np.empty(0, np.int32)
+        self._events = np.empty(0, EVENT)
         self._turns = np.empty(0, np.int32)
         self._order = np.empty(0, np.int64)
         self._begins = np.zeros(len(rule_set.prefilter.databases) + 2, np.int64)
@@ -151,6 +155,7 @@ class Stages:
             self._row_flags = np.empty(count, np.uint8)
             self._touched = np.empty(count, np.int32)
             self._bypasses = np.empty(4 * count, np.int32)
+            self._events = np.empty(EVENT_ROOM * count, EVENT)
             self._turns = np.arange(count, dtype=np.int32)
         row_group, row_flags = self._row_groups[:count], self._row_flags[:count]
         touched, bypasses = self._touched, self._bypasses
@@ -181,6 +186,8 @@ class Stages:
             bypasses,
             order,
             self._settings,
+            _times(frames),
+            self._events,
         )
         if repeated is not None:
             row_flags[repeated] &= np.uint8(0xFF ^ layout.ROW_FIRST)
@@ -245,7 +252,7 @@ class Stages:
         if pieces > len(self._output_rows[0]):
             room = pieces + pieces // 4
             self._output_rows = (np.empty(room, SEGMENT), np.empty(room, PIECE))
-        return Output(*self._output_rows, np.zeros(3, np.int64))
+        return Output(*self._output_rows, np.zeros(4, np.int64))
 
     def _app_output(self, rows: int, ended: int) -> Output:
         """Room for everything that parsers can be told of a batch; none where no rule asks for an application layer."""
@@ -254,7 +261,7 @@ class Stages:
             if pieces > len(self._app_rows[0]):
                 room = pieces + pieces // 4
                 self._app_rows = (np.empty(room, SEGMENT), np.empty(room, PIECE))
-        return Output(*self._app_rows, np.zeros(3, np.int64))
+        return Output(*self._app_rows, np.zeros(4, np.int64))
 
     def _open(self, batch: InspectionBatch) -> None:
         """Clear the state of the flows that begin in a batch, and find their groups."""
@@ -471,7 +478,7 @@ class Stages:
             disposition[rows[disposition[rows] != SKIPPED]] = DROPPED
         if len(slots) or len(quiet):
             sessions["stopped"][slots] = -1
-            close_flows(self._pool, self._sides, np.concatenate([slots, quiet]))
+            close_flows(self._pool, self._sessions, self._sides, np.concatenate([slots, quiet]))
         totals = self._totals
         totals["frames"] += len(batch)
         totals["alerts"] += len(result.alerts)
@@ -507,6 +514,13 @@ class Stages:
             "thresholds.entries": len(decisions.thresholds),
             "thresholds.forgotten": decisions.thresholds.forgotten,
         }
+
+
+def _times(frames: FrameBatch) -> NDArray[np.int64]:
+    """The frames' timestamps, in the one form that kernels take them in."""
+    times = np.ascontiguousarray(frames.timestamp).view()
+    times.flags.writeable = False
+    return times
 
 
 def _check_layout() -> None:

@@ -1,16 +1,18 @@
 """One pass over a batch: follow every packet's flow, and collect what is to be inspected as segments."""
 
+# ruff: noqa: PLR1714, SIM102 -- kernels compare scalars
+
 from typing import Any
 
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from flowshunt.compiled import column, kernel
+from flowshunt.compiled import BYTES, column, kernel
 from flowshunt.engine import DROPPED, SKIPPED
-from flowshunt.flows.record import TcpState
 from flowshunt.packets.headers import FRAGMENT, HEADER
 from flowshunt_ids.layout import (
+    EVENT,
     GROUP,
     GROUP_DROP,
     GROUP_PASS,
@@ -23,7 +25,6 @@ from flowshunt_ids.layout import (
     ROW_PASSED,
     SEGMENT_CHUNK,
     SEGMENT_DATAGRAM,
-    SEGMENT_END,
     SEGMENT_ESTABLISHED,
     SEGMENT_LOOK,
     SEGMENT_PACKET,
@@ -32,20 +33,33 @@ from flowshunt_ids.layout import (
     SESSION,
     SESSION_BYPASSED,
     SESSION_IDLE,
+    SESSION_KNOWN,
+    SESSION_MESSAGES,
     SESSION_QUIET,
     SIDE,
-    SIDE_ALL,
     SIDE_APP,
     SIDE_DEPTH,
-    SIDE_ENDED,
     SIDE_FIRST,
-    SIDE_FLUSH,
     SIDE_KEEPS,
     SIDE_NEWS,
     SIDE_STREAM,
     SIDE_TOUCHED,
     SIDE_TRIGGER,
+    TCP_ESTABLISHED,
+    TCP_TIME_WAIT,
     Packets,
+)
+from flowshunt_ids.streams.checks import CHUNK_TO_SERVER, STREAM_BYPASS
+from flowshunt_ids.streams.delivery import drop_read, hand_on, marks_of, take_data
+from flowshunt_ids.streams.handshake import DATA, forget_queue
+from flowshunt_ids.streams.packet import (
+    ESTABLISHED,
+    EVENTS,
+    FIRST_EVENT,
+    PACKET,
+    PACKET_SIZE,
+    ahead,
+    read_packet,
 )
 from flowshunt_ids.streams.pool import POOL, Pool
 from flowshunt_ids.streams.reassembly import (
@@ -54,33 +68,97 @@ from flowshunt_ids.streams.reassembly import (
     add_mark,
     add_piece,
     add_segment,
-    deliver,
-    distance,
     forget,
     inspect_pending,
 )
-from flowshunt_ids.streams.tcp import CHUNK_TO_SERVER, STREAM_BYPASS, follow
+from flowshunt_ids.streams.tcp import follow
 
 _I64 = types.int64
 _SIDES = column(SIDE)
 _SESSIONS = column(SESSION)
 _HEADERS = column(HEADER, readonly=True)
 _TCP = 6
-_CLOSED = int(TcpState.CLOSED)
+_EVENTS = column(EVENT)
 
 
-@kernel(types.boolean(_SIDES, _I64, _I64), inline=True, entry=False)
-def _due(sides: NDArray[Any], side: int, chunk: int) -> bool:
-    """Whether a side's data is inspected with its packet at hand."""
+@kernel(types.boolean(_SESSIONS, _SIDES, _I64, _I64), inline=True, entry=False)
+def _due(sessions: NDArray[Any], sides: NDArray[Any], side: int, chunk: int) -> bool:
+    """Whether a side's raw data is inspected with its packet at hand."""
     me = sides[side]
-    if me.head < 0 and me.ahead < 0:
+    if me.head < 0 or me.seen == me.right:
         return False
-    if me.flags & (SIDE_FLUSH | SIDE_ALL):
-        return True
-    ready = distance(me.acked, me.seen)
-    if not me.flags & SIDE_STREAM:
-        return ready > 0
-    return ready >= chunk or (ready > 0 and (me.flags & SIDE_TRIGGER) != 0)
+    ready = ahead(me.acked, me.seen)
+    if me.flags & (SIDE_DEPTH | SIDE_TRIGGER) or sessions[side >> 1].tcp > TCP_TIME_WAIT:
+        return bool(ready > 0)
+    return bool(ready >= chunk)
+
+
+@kernel(types.boolean(BYTES, _I64, _I64), entry=False)
+def _begins_http(data: NDArray[np.uint8], at: int, length: int) -> bool:
+    """Whether a client's first bytes are the begin of an HTTP request: a method in capitals, then a blank."""
+    if length < 8 or at < 0 or at + 8 > len(data):
+        return False
+    word = np.uint32(0)
+    for step in range(4):
+        word = (word << np.uint32(8)) | np.uint32(data[at + step])
+    return bool(
+        word == 0x47455420  # "GET "
+        or word == 0x504F5354  # "POST"
+        or word == 0x48454144  # "HEAD"
+        or word == 0x50555420  # "PUT "
+        or word == 0x4F505449  # "OPTI"
+        or word == 0x44454C45  # "DELE"
+        or word == 0x434F4E4E  # "CONN"
+        or word == 0x50415443  # "PATC"
+        or word == 0x54524143  # "TRAC"
+    )
+
+
+@kernel(
+    types.UniTuple(_I64, 2)(
+        POOL, _SESSIONS, _SIDES, PACKET, PACKETS, _I64, _I64, _I64, column(np.int64, readonly=True), OUTPUT, _EVENTS,
+        _I64,
+    ),
+    entry=False,
+)  # fmt: skip
+def _track_tcp(
+    pool: Pool,
+    sessions: NDArray[Any],
+    sides: NDArray[Any],
+    packet: NDArray[np.int64],
+    packets: Packets,
+    row: int,
+    side: int,
+    time: int,
+    settings: NDArray[np.int64],
+    app: Output,
+    events: NDArray[Any],
+    event_count: int,
+) -> Any:
+    """Follow one TCP packet. Returns its row flags, and how many events there are then."""
+    base = packets.offset[row]
+    end = base + np.int64(packets.captured[row])
+    read_packet(packet, packets.headers, row, packets.data, base, end, time)
+    session = side >> 1
+    flags = ROW_ESTABLISHED if sessions[session].tcp >= TCP_ESTABLISHED else 0
+    if follow(pool, sessions, sides, packet, side, settings) == DATA:
+        if take_data(pool, sessions, sides, packet, side, row, settings, packets.data, packets.extra, app):
+            flags |= ROW_ADDED
+            length = np.int64(packets.headers[row].payload_length)
+            client = (side ^ np.int64(sessions[session].client)) & 1 == 0
+            if client and packets.headers[row].seq == sides[side].start:
+                if _begins_http(packets.data, base + np.int64(packets.headers[row].payload), length):
+                    sessions[session].flags |= SESSION_MESSAGES
+            elif sessions[session].flags & SESSION_MESSAGES:
+                sides[side ^ 1].flags |= SIDE_TRIGGER
+    if packet[ESTABLISHED]:
+        flags |= ROW_ESTABLISHED
+    for number in range(packet[EVENTS]):
+        if event_count < len(events):
+            events[event_count].row = row
+            events[event_count].event = packet[FIRST_EVENT + number]
+            event_count += 1
+    return flags, event_count
 
 
 @kernel(types.void(_HEADERS, OUTPUT, _I64, _I64, _I64, _I64, _I64, _I64), inline=True, entry=False)
@@ -112,6 +190,8 @@ def _whole_payload(
         column(np.int32),
         column(np.int32, readonly=True),
         column(np.int64, readonly=True),
+        column(np.int64, readonly=True),
+        _EVENTS,
     )
 )
 def track(
@@ -131,16 +211,21 @@ def track(
     bypasses: NDArray[np.int32],
     order: NDArray[np.int32],
     settings: NDArray[np.int64],
+    times: NDArray[np.int64],
+    events: NDArray[Any],
 ) -> Any:
     """Follow the packets of a batch in the order of their rows in `order`.
 
-    app: what goes to parsers, see `deliver`, with marks for when rules look at it and where a direction ends.
+    app: what goes to parsers, see `hand_on`, with marks for when rules look at it and where a direction ends.
     row_group: for rows of no flow the group (-1: none), for the others it is filled in. row_flags (ROW_), disposition:
     filled in. touched: sides that have data of this batch, room for one a row; bypasses: pairs of slot and request
-    number, room for two pairs a row. Returns the number of pairs; the number of touched sides is `out.counts[2]`.
+    number, room for two pairs a row. times: ns, of each row. events: what is odd about TCP packets, in their order.
+    Returns the number of pairs; the number of touched sides is `out.counts[2]`, that of events `out.counts[3]`.
     """
     bypass_count = np.int64(0)
     touched_count = np.int64(0)
+    event_count = np.int64(0)
+    packet = np.zeros(PACKET_SIZE, np.int64)
     data, headers = packets.data, packets.headers
     limit = len(data) + len(packets.extra)
     for turn in range(len(order)):
@@ -197,62 +282,50 @@ def track(
         if header.protocol == _TCP:
             if header.l4 != 0 and not fragment:
                 pending = sides[side].flags & SIDE_DEPTH
-                flags |= follow(pool, sessions, sides, headers, row, side, data, base, end, settings)
+                found, event_count = _track_tcp(
+                    pool, sessions, sides, packet, packets, row, side, times[row], settings, app, events, event_count
+                )
+                flags |= found
                 if flags & ROW_ADDED and not sides[side].flags & SIDE_TOUCHED:
                     sides[side].flags |= SIDE_TOUCHED
                     touched[touched_count] = np.int32(side)
                     touched_count += 1
                 if settings[STREAM_BYPASS] and sides[side].flags & SIDE_DEPTH and not pending:
-                    other = sides[side ^ 1].flags
-                    if other & SIDE_DEPTH or not other & SIDE_KEEPS:
-                        sessions[at].flags |= SESSION_BYPASSED
-                        sessions[at].stopped = turn
-                        bypasses[2 * bypass_count] = np.int32(at)
-                        bypasses[2 * bypass_count + 1] = np.int32(settings[STREAM_BYPASS] - 1)
-                        bypass_count += 1
+                    sessions[at].flags |= SESSION_BYPASSED
+                    sessions[at].stopped = turn
+                    bypasses[2 * bypass_count] = np.int32(at)
+                    bypasses[2 * bypass_count + 1] = np.int32(settings[STREAM_BYPASS] - 1)
+                    bypass_count += 1
         elif sides[side ^ 1].flags & SIDE_FIRST:
             flags |= ROW_ESTABLISHED
         row_flags[row] = np.uint8(flags)
-        marks = (SEGMENT_ESTABLISHED if flags & ROW_ESTABLISHED else 0) | (SEGMENT_TO_CLIENT if side & 1 else 0)
-        if sides[side].flags & SIDE_APP:
-            if header.protocol != _TCP:
-                if length > 0 and not fragment:
-                    first = app.counts[1]
-                    if add_piece(app, base + np.int64(header.payload), length, 0):
-                        add_segment(app, first, row, at, 0, 0, length, marks | SEGMENT_LOOK)
-            elif sides[side ^ 1].flags & SIDE_APP:
-                other = sides[side ^ 1]
-                deliver(
-                    pool,
-                    sides,
-                    side ^ 1,
-                    other.next if distance(other.next, other.acked) < 0 else other.acked,
-                    app,
-                    row,
-                    marks,
-                )
+        to_client = (side ^ np.int64(session.client)) & 1 != 0
+        marks = (SEGMENT_ESTABLISHED if flags & ROW_ESTABLISHED else 0) | (SEGMENT_TO_CLIENT if to_client else 0)
+        if sides[side].flags & SIDE_APP and header.protocol != _TCP and length > 0 and not fragment:
+            first = app.counts[1]
+            if add_piece(app, base + np.int64(header.payload), length, 0):
+                add_segment(app, first, row, at, 0, 0, length, marks | SEGMENT_LOOK)
         if header.protocol == _TCP and sides[side].flags & SIDE_KEEPS:
-            if _due(sides, side, settings[CHUNK_TO_SERVER + (side & 1)]):
+            if sides[side].flags & SIDE_STREAM and _due(
+                sessions, sides, side, settings[CHUNK_TO_SERVER + (1 if to_client else 0)]
+            ):
+                before = sides[side].seen
                 inspect_pending(
                     pool,
                     sides,
                     side,
-                    (sides[side].flags & SIDE_ALL) != 0,
+                    False,
                     out,
-                    app,
                     row,
                     groups[group].stream_scan,
                     marks | SEGMENT_STREAM | SEGMENT_CHUNK,
                 )
-                sides[side].flags &= ~SIDE_TRIGGER
-            if sides[side].flags & SIDE_APP:
-                look: Any = np.int64(sides[side].flags & SIDE_NEWS)
-                if session.tcp == _CLOSED and not sides[side].flags & SIDE_ENDED:
-                    sides[side].flags |= SIDE_ENDED
-                    add_mark(app, row, at, 0, marks | SEGMENT_LOOK | SEGMENT_END)
-                elif look != 0:
-                    add_mark(app, row, at, 0, marks | SEGMENT_LOOK)
+                if sides[side].seen != before:
+                    sides[side].flags &= ~SIDE_TRIGGER
+            if sides[side].flags & SIDE_NEWS:
+                add_mark(app, row, at, 0, marks | SEGMENT_LOOK)
                 sides[side].flags &= ~SIDE_NEWS
+            drop_read(pool, sides, side, settings)
             if sides[side].flags & SIDE_STREAM and length > 0 and not flags & ROW_ADDED and not fragment:
                 _whole_payload(
                     headers,
@@ -268,6 +341,7 @@ def track(
             marks |= SEGMENT_PACKET if header.protocol == _TCP else SEGMENT_DATAGRAM
             _whole_payload(headers, out, row, base, at, group, groups[group].packet_scan, marks)
     out.counts[2] = touched_count
+    out.counts[3] = event_count
     return bypass_count
 
 
@@ -300,42 +374,40 @@ def end_flows(
     ended: NDArray[np.int32],
 ) -> None:
     """Give out what flows that ended have pending, acknowledged or not."""
+    packet = np.zeros(PACKET_SIZE, np.int64)
     for at in range(len(ended)):
         slot = np.int64(ended[at])
-        if slot < 0 or slot >= len(sessions):
+        if slot < 0 or slot >= len(sessions) or not sessions[slot].flags & SESSION_KNOWN:
             continue
+        forget_queue(pool, sessions, slot)
         quiet = (sessions[slot].flags & (SESSION_BYPASSED | SESSION_QUIET | SESSION_IDLE)) != 0
         for side in range(2 * slot, 2 * slot + 2):
             if not sides[side].flags & SIDE_KEEPS:
                 continue
             if quiet:
+                sides[side].flags &= ~SIDE_KEEPS
                 forget(pool, sides, side)
-            else:
-                inspect_pending(
-                    pool,
-                    sides,
-                    side,
-                    True,
-                    out,
-                    app,
-                    -1,
-                    groups[sides[side].group].stream_scan,
-                    SEGMENT_STREAM
-                    | SEGMENT_CHUNK
-                    | (SEGMENT_ESTABLISHED if sessions[slot].tcp >= 3 else 0)
-                    | (SEGMENT_TO_CLIENT if side & 1 else 0),
-                )
+                continue
+            marks = marks_of(sessions, side)
+            hand_on(pool, sessions, sides, packet, side, -1, True, app)
+            if sides[side].flags & SIDE_STREAM:
+                scan = groups[sides[side].group].stream_scan
+                inspect_pending(pool, sides, side, True, out, -1, scan, marks | SEGMENT_STREAM | SEGMENT_CHUNK)
+            forget(pool, sides, side)
         for side in range(2 * slot, 2 * slot + 2):
-            if sides[side].flags & SIDE_APP and not quiet:
-                add_mark(app, -1, slot, 0, SEGMENT_LOOK | SEGMENT_END | (SEGMENT_TO_CLIENT if side & 1 else 0))
+            if sides[side].flags & SIDE_APP:
+                add_mark(app, -1, slot, 0, marks_of(sessions, side) | SEGMENT_LOOK)
             sides[side].flags &= ~SIDE_KEEPS
 
 
-@kernel(types.void(POOL, _SIDES, column(np.int32, readonly=True)))
-def close_flows(pool: Pool, sides: NDArray[Any], slots: NDArray[np.int32]) -> None:
+@kernel(types.void(POOL, _SESSIONS, _SIDES, column(np.int32, readonly=True)))
+def close_flows(pool: Pool, sessions: NDArray[Any], sides: NDArray[Any], slots: NDArray[np.int32]) -> None:
     """Give up what flows have pending that are not inspected any more."""
     for at in range(len(slots)):
-        for side in range(2 * np.int64(slots[at]), 2 * np.int64(slots[at]) + 2):
+        slot = np.int64(slots[at])
+        if sessions[slot].flags & SESSION_KNOWN:
+            forget_queue(pool, sessions, slot)
+        for side in range(2 * slot, 2 * slot + 2):
             if sides[side].flags & SIDE_KEEPS:
                 forget(pool, sides, side)
                 sides[side].flags &= ~SIDE_KEEPS

@@ -1,6 +1,6 @@
 """Memory of pending stream data: nodes (runs of bytes of one side) and the arena that keeps them between batches.
 
-Blocks of the arena have sizes of 128 bytes times a power of two; freed blocks are kept in one list for each size.
+Blocks of the arena have sizes of 16 bytes times a power of two; freed blocks are kept in one list for each size.
 """
 
 from typing import Any, NamedTuple
@@ -15,9 +15,9 @@ from flowshunt_ids.memory import copy_bytes
 
 _I64 = types.int64
 
-SMALLEST = 128
-SIZES = 14
-"""Block sizes: 128 bytes to 1 MiB."""
+SMALLEST = 16
+SIZES = 17
+"""Block sizes: 16 bytes to 1 MiB."""
 
 FREE_NODE = 0
 """Head of the list of free nodes."""
@@ -34,8 +34,10 @@ GAPS = 6
 """Holes that were passed over."""
 DEPTH_REACHED = 7
 """Sides that reached the reassembly depth."""
-ARENA_LIMIT = 8
-"""Bytes of the arena that may be used."""
+HELD = 8
+"""Bytes of the segments that are kept."""
+LIMIT = 9
+"""The most of them."""
 LISTS = 16
 """The first of SIZES heads of free blocks."""
 STATE_SIZE = LISTS + SIZES
@@ -52,12 +54,16 @@ class Pool(NamedTuple):
 POOL = types.NamedTuple([column(NODE), column(np.uint8), column(np.int64)], Pool)
 
 
-def new_pool(nodes: int, arena: int) -> Pool:
-    """An empty pool: a number of nodes, and bytes of arena (taken from the system only when used)."""
+def new_pool(nodes: int, limit: int) -> Pool:
+    """An empty pool: a number of nodes, and the most bytes that are kept.
+
+    Blocks are up to twice as large as what is in them; the system gives memory only for what was used.
+    """
+    arena = 2 * limit + (1 << 20)
     state = np.zeros(STATE_SIZE, np.int64)
     state[[FREE_NODE, RETIRED]] = -1
     state[LISTS:] = -1
-    state[ARENA_LIMIT] = arena
+    state[LIMIT] = limit
     return grown(Pool(np.empty(0, NODE), np.empty(arena, np.uint8), state), nodes)
 
 
@@ -101,7 +107,7 @@ def take_block(pool: Pool, length: int) -> Any:
         pool.state[place] = following - 1
     else:
         block = pool.state[ARENA_TOP]
-        if block + size > pool.state[ARENA_LIMIT] or block + size > len(pool.arena):
+        if block + size > len(pool.arena):
             return -1
         pool.state[ARENA_TOP] = block + size
     pool.state[ARENA_USED] += size
@@ -129,11 +135,15 @@ def give_node(pool: Pool, node: int) -> None:
     pool.state[NODES_USED] -= 1
 
 
-@kernel(types.void(POOL, _I64), inline=True, entry=False)
+@kernel(types.void(POOL, _I64), entry=False)
 def retire(pool: Pool, node: int) -> None:
-    """Free a node when the batch ends; until then its bytes can be read."""
-    pool.nodes[node].next = pool.state[RETIRED]
-    pool.state[RETIRED] = node
+    """Free a node that was part of a list, its block only when the batch ends; until then its bytes can be read."""
+    pool.state[HELD] -= pool.nodes[node].length
+    if pool.nodes[node].block < 0:
+        give_node(pool, node)
+    else:
+        pool.nodes[node].next = pool.state[RETIRED]
+        pool.state[RETIRED] = node
 
 
 @kernel(types.boolean(column(np.uint8), _I64, BYTES, BYTES, _I64, _I64), entry=False)
@@ -157,40 +167,6 @@ def copy_frame_bytes(
     return True
 
 
-@kernel(types.boolean(POOL, _I64, BYTES, BYTES), entry=False)
-def _keep(pool: Pool, node: int, data: NDArray[np.uint8], extra: NDArray[np.uint8]) -> bool:
-    """Move a node's bytes from the batch's buffer into a block of its own; False: no room."""
-    mine = pool.nodes[node]
-    length = mine.length
-    block = take_block(pool, length)
-    if block < 0:
-        return False
-    size = np.int64(SMALLEST)
-    while size < length:
-        size <<= 1
-    source = mine.source
-    mine.source = block
-    mine.block = block
-    mine.capacity = size
-    return copy_frame_bytes(pool.arena, block, data, extra, source, length)
-
-
-@kernel(types.boolean(POOL, _I64, _I64, BYTES, BYTES), entry=False)
-def _join(pool: Pool, before: int, node: int, data: NDArray[np.uint8], extra: NDArray[np.uint8]) -> bool:
-    """Copy a node's bytes behind those of the node before it, where they follow on and there is room."""
-    first, second = pool.nodes[before], pool.nodes[node]
-    if first.block < 0 or np.uint32(first.seq + first.length) != second.seq:
-        return False
-    end = first.source + first.length
-    length = second.length
-    if end + length > first.block + first.capacity:
-        return False
-    if not copy_frame_bytes(pool.arena, end, data, extra, second.source, length):
-        return False
-    pool.nodes[before].length = first.length + second.length
-    return True
-
-
 @kernel(types.void(POOL, column(SIDE), column(np.int32), _I64, BYTES, BYTES))
 def keep_pending(
     pool: Pool,
@@ -200,58 +176,28 @@ def keep_pending(
     data: NDArray[np.uint8],
     extra: NDArray[np.uint8],
 ) -> None:
-    """End a batch: move what is still pending out of its buffer, and free what was inspected.
+    """End a batch: move what is still kept out of its buffer, and free the blocks that were read until now.
 
-    touched: the sides that got data in this batch. Where the arena is full the data is given up, as a hole.
+    touched: the sides that got data in this batch. Where the arena is full, bytes are lost: they read as zeros.
     """
-    for at in range(count):
-        side = np.int64(touched[at])
-        for ahead in range(2):
-            before = np.int64(-1)
-            node = np.int64(sides[side].ahead if ahead else sides[side].head)
-            while node >= 0:
-                following = pool.nodes[node].next
-                moved: Any = pool.nodes[node].block >= 0
-                joined: Any = False
-                if not moved:
-                    joined = before >= 0 and _join(pool, before, node, data, extra)
-                    moved = joined or _keep(pool, node, data, extra)
-                if moved and not joined:
-                    before = node
-                    node = following
-                    continue
-                if not moved:
-                    pool.state[LOST_BYTES] += pool.nodes[node].length
-                    if not ahead:
-                        sides[side].next = pool.nodes[node].seq
-                if before >= 0:
-                    pool.nodes[before].next = following
-                elif ahead:
-                    sides[side].ahead = following
-                else:
-                    sides[side].head = following
-                give_node(pool, node)
-                if ahead:
-                    sides[side].ahead_count -= 1
-                node = following
-                if not moved and not ahead:
-                    while node >= 0:
-                        following = pool.nodes[node].next
-                        pool.state[LOST_BYTES] += pool.nodes[node].length
-                        give_node(pool, node)
-                        node = following
-                    if before >= 0:
-                        pool.nodes[before].next = -1
-                    else:
-                        sides[side].head = -1
-            if ahead:
-                sides[side].ahead_tail = before
-            else:
-                sides[side].tail = before
-        sides[side].flags &= ~SIDE_TOUCHED
-    node = pool.state[RETIRED]
+    node = np.int64(pool.state[RETIRED])
     while node >= 0:
-        following = pool.nodes[node].next
+        following = np.int64(pool.nodes[node].next)
         give_node(pool, node)
         node = following
     pool.state[RETIRED] = -1
+    for at in range(count):
+        side = np.int64(touched[at])
+        sides[side].flags &= ~SIDE_TOUCHED
+        node = np.int64(sides[side].head)
+        while node >= 0:
+            mine = pool.nodes[node]
+            if mine.block < 0:
+                length, source = np.int64(mine.length), np.int64(mine.source)
+                block = np.int64(-1) if source < 0 else take_block(pool, length)
+                mine.source = block
+                mine.block = block
+                mine.capacity = length
+                if block < 0 or not copy_frame_bytes(pool.arena, block, data, extra, source, length):
+                    pool.state[LOST_BYTES] += length
+            node = np.int64(mine.next)

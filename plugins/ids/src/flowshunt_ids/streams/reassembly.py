@@ -1,4 +1,8 @@
-"""One side's data in order: insertion with holes and overlaps, and cutting off what is inspected."""
+"""One side's segments: kept in order with holes and overlaps, given out as they are acknowledged, dropped when read.
+
+Like Suricata, segments are kept as they came until they are read, so that one that overlaps others is judged by all
+of them; every segment holds the bytes that the receiver sees.
+"""
 
 from typing import Any, NamedTuple
 
@@ -6,30 +10,29 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from flowshunt.compiled import column, kernel
-from flowshunt_ids.layout import (
-    PIECE,
-    SEGMENT,
-    SEGMENT_CHUNK,
-    SEGMENT_ESTABLISHED,
-    SEGMENT_GAP,
-    SEGMENT_TO_CLIENT,
-    SIDE,
-    SIDE_APP,
-    SIDE_NEWS,
-    SIDE_STREAM,
-)
-from flowshunt_ids.streams.pool import GAPS, LOST_BYTES, POOL, Pool, retire, take_node
+from flowshunt.compiled import BYTES, column, kernel
+from flowshunt_ids.layout import PIECE, SEGMENT, SIDE, SIDE_STARTED
+from flowshunt_ids.streams.overlap import give_block, resolve
+from flowshunt_ids.streams.packet import ahead, wrap
+from flowshunt_ids.streams.pool import GAPS, HELD, LIMIT, LOST_BYTES, POOL, Pool, retire, take_node
 
 _I64 = types.int64
 _SIDES = column(SIDE)
 
-MAX_AHEAD = 1024
-"""The most runs of bytes that one side keeps behind holes."""
+MAX_SEGMENTS = 4096
+"""The most segments that one side keeps; more are not taken."""
+
+TAKEN, BEFORE, FULL, MANY, DIFFERENT = 0, 1, 2, 3, 4
+"""A segment is: kept; before what is kept; no memory; too many; kept, but it differs from what it overlaps."""
 
 
 class Output(NamedTuple):
-    """What is to be inspected: segments, the pieces they are made of, and int64[2], how many of each."""
+    """What a batch gives out.
+
+    Attributes:
+        segments, pieces: stream data, and the pieces it is made of.
+        counts: int64[4]: how many segments, pieces, touched sides and events there are.
+    """
 
     segments: NDArray[Any]
     pieces: NDArray[Any]
@@ -39,148 +42,165 @@ class Output(NamedTuple):
 OUTPUT = types.NamedTuple([column(SEGMENT), column(PIECE), column(np.int64)], Output)
 
 
-@kernel(_I64(types.uint32, types.uint32), inline=True, entry=False)
-def distance(later: Any, earlier: Any) -> Any:
-    """How far one sequence number lies after another, modulo 2^32 (RFC 793, section 3.3): -2^31 to 2^31 - 1."""
-    ahead = np.int64(np.uint32(later - earlier))
-    return ahead - (1 << 32) if ahead >= 1 << 31 else ahead
-
-
-@kernel(_I64(POOL, types.uint32, _I64, _I64), inline=True, entry=False)
-def _node(pool: Pool, seq: Any, length: int, source: int) -> Any:
-    node = take_node(pool)
-    if node < 0:
-        pool.state[LOST_BYTES] += length
-        return node
-    made = pool.nodes[node]
-    made.source = source
-    made.block = -1
-    made.seq = seq
-    made.length = length
-    made.capacity = 0
-    made.next = -1
-    return node
-
-
-@kernel(types.void(POOL, _SIDES, _I64, _I64), inline=True, entry=False)
-def _append(pool: Pool, sides: NDArray[Any], side: int, node: int) -> None:
-    me = sides[side]
-    tail = me.tail
-    if tail >= 0:
-        pool.nodes[tail].next = node
-    else:
-        me.head = node
-    pool.nodes[node].next = -1
-    me.tail = node
-    me.next = np.uint32(pool.nodes[node].seq + pool.nodes[node].length)
+@kernel(types.uint32(POOL, _I64), inline=True, entry=False)
+def _end(pool: Pool, node: int) -> Any:
+    return np.uint32(pool.nodes[node].seq + np.uint32(pool.nodes[node].length))
 
 
 @kernel(types.void(POOL, _SIDES, _I64), entry=False)
-def take_ahead(pool: Pool, sides: NDArray[Any], side: int) -> None:
-    """Append the runs behind the hole that the stream has reached."""
+def _extend(pool: Pool, sides: NDArray[Any], side: int) -> None:
+    """Find how far the segments go without a hole."""
     me = sides[side]
-    node = me.ahead
-    while node >= 0:
-        late = distance(me.next, pool.nodes[node].seq)
-        if late < 0:
-            return
-        following = pool.nodes[node].next
-        me.ahead = following
-        me.ahead_count -= 1
-        if following < 0:
-            me.ahead_tail = -1
-        if late >= pool.nodes[node].length:
-            retire(pool, node)
-        else:
-            pool.nodes[node].seq = me.next
-            pool.nodes[node].source += late
-            pool.nodes[node].length = pool.nodes[node].length - late
-            _append(pool, sides, side, node)
-        node = following
+    last = np.int64(me.middle)
+    node = np.int64(me.head) if last < 0 else np.int64(pool.nodes[last].next)
+    while node >= 0 and ahead(pool.nodes[node].seq, me.next) <= 0:
+        end = _end(pool, node)
+        if ahead(end, me.next) > 0:
+            me.next = end
+        last = node
+        node = np.int64(pool.nodes[node].next)
+    me.middle = last
 
 
-@kernel(types.void(POOL, _SIDES, _I64, types.uint32, _I64, _I64), entry=False)
-def _insert_ahead(pool: Pool, sides: NDArray[Any], side: int, seq: Any, length: int, source: int) -> None:
-    """Put bytes behind a hole, only where none were received before."""
-    me = sides[side]
-    before, node = np.int64(-1), me.ahead
-    tail = me.ahead_tail
-    if tail >= 0 and distance(seq, np.uint32(pool.nodes[tail].seq + pool.nodes[tail].length)) >= 0:
-        before, node = tail, np.int64(-1)
-    while length > 0:
-        if node >= 0:
-            end = np.uint32(pool.nodes[node].seq + pool.nodes[node].length)
-            if distance(seq, pool.nodes[node].seq) >= 0:
-                over = distance(end, seq)
-                if over > 0:
-                    over = min(over, length)
-                    seq = np.uint32(np.int64(seq) + over)
-                    source += over
-                    length -= over
-                before, node = node, pool.nodes[node].next
-                continue
-            part = min(length, distance(pool.nodes[node].seq, seq))
-        else:
-            part = length
-        if me.ahead_count >= MAX_AHEAD:
-            pool.state[LOST_BYTES] += length
-            return
-        fresh = _node(pool, seq, part, source)
-        if fresh < 0:
-            return
-        pool.nodes[fresh].next = node
-        if before >= 0:
-            pool.nodes[before].next = fresh
-        else:
-            me.ahead = fresh
-        if node < 0:
-            me.ahead_tail = fresh
-        me.ahead_count += 1
-        before = fresh
-        seq = np.uint32(np.int64(seq) + part)
-        source += part
-        length -= part
-
-
-@kernel(types.void(POOL, _SIDES, _I64, types.uint32, _I64, _I64), entry=False)
-def insert(pool: Pool, sides: NDArray[Any], side: int, seq: Any, length: int, source: int) -> None:
-    """Add the bytes at `source` of the batch's buffer to a side. Of overlapping bytes those received first are kept."""
-    me = sides[side]
-    while length > 0:
-        late = distance(me.next, seq)
-        if late < 0:
-            _insert_ahead(pool, sides, side, seq, length, source)
-            return
-        if late >= length:
-            return
-        seq = me.next
-        source += late
-        length -= late
-        part = length
-        ahead = me.ahead
-        if ahead >= 0:
-            part = min(part, distance(pool.nodes[ahead].seq, seq))
-        node = _node(pool, seq, part, source)
-        if node < 0:
-            return
-        _append(pool, sides, side, node)
-        if ahead >= 0:
-            take_ahead(pool, sides, side)
-        source += part
-        length -= part
-        seq = np.uint32(np.int64(seq) + part)
-
-
-@kernel(types.void(POOL, _SIDES, _I64, types.uint32, _I64, _I64), inline=True, entry=False)
-def insert_next(pool: Pool, sides: NDArray[Any], side: int, seq: Any, length: int, source: int) -> None:
-    """`insert`, with the most frequent case, bytes that follow on where there is no hole, in line."""
-    me = sides[side]
-    if seq == me.next and me.ahead < 0:
-        node = _node(pool, seq, length, source)
-        if node >= 0:
-            _append(pool, sides, side, node)
+@kernel(types.boolean(POOL, _SIDES, _I64, _I64, _I64, _I64, _I64, _I64), entry=False)
+def _link(
+    pool: Pool, sides: NDArray[Any], side: int, before: int, seq: int, length: int, source: int, block: int
+) -> bool:
+    """Put a segment into the list after node `before` (-1: first); False: there is no node."""
+    node = take_node(pool)
+    if node < 0:
+        pool.state[LOST_BYTES] += length
+        return False
+    me, made = sides[side], pool.nodes[node]
+    made.source = source
+    made.block = block
+    made.seq = seq
+    made.length = length
+    made.capacity = length
+    if before >= 0:
+        made.next = pool.nodes[before].next
+        pool.nodes[before].next = node
     else:
-        insert(pool, sides, side, seq, length, source)
+        made.next = me.head
+        me.head = node
+    if made.next < 0:
+        me.tail = node
+    me.count += 1
+    me.flags |= SIDE_STARTED
+    pool.state[HELD] += length
+    end = wrap(seq + length)
+    if ahead(end, me.right) > 0:
+        me.right = end
+    if ahead(seq, me.next) <= 0:
+        _extend(pool, sides, side)
+    return True
+
+
+@kernel(_I64(POOL, _SIDES, _I64, _I64, _I64, _I64, types.boolean, BYTES, BYTES), entry=False)
+def insert(
+    pool: Pool,
+    sides: NDArray[Any],
+    side: int,
+    seq: int,
+    length: int,
+    source: int,
+    compare: bool,
+    data: NDArray[np.uint8],
+    extra: NDArray[np.uint8],
+) -> Any:
+    """Add the bytes at `source` of the batch's buffer to a side. Returns what became of them (TAKEN ...)."""
+    me = sides[side]
+    late = ahead(me.base, seq)
+    if late >= length:
+        return BEFORE
+    if late > 0:
+        seq, source, length = wrap(seq + late), source + late, length - late
+    if pool.state[HELD] + length > pool.state[LIMIT]:
+        pool.state[LOST_BYTES] += length
+        return FULL
+    if me.count >= MAX_SEGMENTS:
+        pool.state[LOST_BYTES] += length
+        return MANY
+    tail = np.int64(me.tail)
+    if tail < 0 or ahead(seq, me.right) >= 0:
+        return TAKEN if _link(pool, sides, side, tail, seq, length, source, -1) else FULL
+    end = wrap(seq + length)
+    before, node, first = np.int64(-1), np.int64(me.head), np.int64(-1)
+    middle = np.int64(me.middle)
+    if middle >= 0 and ahead(seq, me.next) >= 0:
+        before, node = middle, np.int64(pool.nodes[middle].next)
+    while node >= 0:
+        begins = ahead(pool.nodes[node].seq, seq)
+        if begins > 0 or (begins == 0 and pool.nodes[node].length >= length):
+            break
+        if ahead(_end(pool, node), seq) <= 0:
+            first = np.int64(-1)
+        elif first < 0:
+            first = node
+        before, node = node, np.int64(pool.nodes[node].next)
+    twin = np.int64(-1)
+    if node >= 0 and ahead(pool.nodes[node].seq, end) < 0:
+        if np.int64(pool.nodes[node].seq) == seq and pool.nodes[node].length == length:
+            twin = node
+        if first < 0:
+            first = node
+    if first < 0:
+        return TAKEN if _link(pool, sides, side, before, seq, length, source, -1) else FULL
+    found = resolve(pool, me.policy, first, seq, length, source, compare, data, extra)
+    if found < 0:
+        pool.state[LOST_BYTES] += length
+        return FULL
+    differ = 0
+    if compare:
+        differ = found & 1
+        found >>= 1
+    if twin >= 0:
+        give_block(pool, found, length)
+    elif not _link(pool, sides, side, before, seq, length, found, found):
+        give_block(pool, found, length)
+        return FULL
+    return DIFFERENT if differ else TAKEN
+
+
+@kernel(types.void(POOL, _SIDES, _I64, _I64), entry=False)
+def prune(pool: Pool, sides: NDArray[Any], side: int, left: int) -> None:
+    """Drop the segments before `left`: nothing reads them any more."""
+    me = sides[side]
+    left = wrap(left)
+    if ahead(left, me.base) <= 0:
+        return
+    me.base = left
+    again = False
+    if ahead(left, me.next) > 0:
+        me.next = left
+        again = True
+    node = np.int64(me.head)
+    while node >= 0 and ahead(_end(pool, node), left) <= 0:
+        following = np.int64(pool.nodes[node].next)
+        if node == me.middle:
+            me.middle = -1
+            again = True
+        retire(pool, node)
+        me.count -= 1
+        node = following
+    me.head = node
+    if node < 0:
+        me.tail = me.middle = -1
+    elif again:
+        _extend(pool, sides, side)
+
+
+@kernel(types.void(POOL, _SIDES, _I64), entry=False)
+def forget(pool: Pool, sides: NDArray[Any], side: int) -> None:
+    """Give up all that a side keeps."""
+    me = sides[side]
+    node = np.int64(me.head)
+    while node >= 0:
+        following = np.int64(pool.nodes[node].next)
+        retire(pool, node)
+        node = following
+    me.head = me.tail = me.middle = -1
+    me.count = 0
 
 
 @kernel(types.boolean(OUTPUT, _I64, _I64, _I64), inline=True, entry=False)
@@ -234,111 +254,46 @@ def add_mark(out: Output, row: int, slot: int, value: int, flags: int) -> None:
     out.counts[0] = at + 1
 
 
-@kernel(types.void(POOL, _SIDES, _I64, types.uint32, OUTPUT, _I64, _I64), entry=False)
-def deliver(pool: Pool, sides: NDArray[Any], side: int, end: Any, app: Output, row: int, flags: int) -> None:
-    """Give a side's data up to `end` to its parser, as segments of `app`. Nothing is cut off: that is left to
-    `inspect_pending`, which delivers before it cuts."""
-    me = sides[side]
-    if distance(end, me.parsed) <= 0:
-        return
-    flags = (flags & (SEGMENT_ESTABLISHED | SEGMENT_CHUNK)) | (SEGMENT_TO_CLIENT if side & 1 else 0)
-    first = app.counts[1]
-    length = np.int64(0)
-    place = me.parsed
-    node = me.head
-    while node >= 0:
-        begin = pool.nodes[node].seq
-        if distance(end, begin) <= 0:
-            break
-        missing = distance(begin, place)
-        if missing > 0:
-            add_segment(app, first, row, side >> 1, 0, 0, length, flags)
-            first = app.counts[1]
-            length = np.int64(0)
-            add_mark(app, row, side >> 1, missing, flags | SEGMENT_GAP)
-            place = begin
-            missing = np.int64(0)
-        part = min(np.int64(pool.nodes[node].length), distance(end, begin)) + missing
-        arena = 1 if pool.nodes[node].block >= 0 else 0
-        if part > 0 and add_piece(app, pool.nodes[node].source - missing, part, arena):
-            length += part
-            place = np.uint32(np.int64(place) + part)
-        node = pool.nodes[node].next
-    add_segment(app, first, row, side >> 1, 0, 0, length, flags)
-    me.parsed = end
-    me.flags |= SIDE_NEWS
+@kernel(types.UniTuple(_I64, 2)(POOL, _SIDES, _I64, _I64, _I64, OUTPUT), entry=False)
+def read(pool: Pool, sides: NDArray[Any], side: int, begin: int, end: int, out: Output) -> Any:
+    """Give out the bytes of a side from `begin` to `end` or the next hole as pieces.
+
+    Returns how many bytes lie there, and where the next segment begins after them (`end` or later: none before it).
+    """
+    at = begin
+    node = np.int64(sides[side].head)
+    while node >= 0 and ahead(at, end) < 0:
+        mine = pool.nodes[node]
+        skip = ahead(at, mine.seq)
+        if skip < 0:
+            return ahead(at, begin), np.int64(mine.seq)
+        count = np.int64(mine.length) - skip
+        if count > 0:
+            count = min(count, ahead(end, at))
+            if mine.source < 0 or not add_piece(out, mine.source + skip, count, 1 if mine.block >= 0 else 0):
+                return ahead(at, begin), wrap(at + count)
+            at = wrap(at + count)
+        node = np.int64(mine.next)
+    return ahead(at, begin), end
 
 
-@kernel(types.void(POOL, _SIDES, _I64, types.boolean, OUTPUT, OUTPUT, _I64, _I64, _I64), entry=False)
+@kernel(types.void(POOL, _SIDES, _I64, types.boolean, OUTPUT, _I64, _I64, _I64), entry=False)
 def inspect_pending(
-    pool: Pool,
-    sides: NDArray[Any],
-    side: int,
-    everything: bool,
-    out: Output,
-    app: Output,
-    row: int,
-    scan: int,
-    flags: int,
+    pool: Pool, sides: NDArray[Any], side: int, everything: bool, out: Output, row: int, scan: int, flags: int
 ) -> None:
-    """Cut off what one side has pending, up to what is acknowledged or everything, as segments; holes part segments."""
+    """Give out what was not inspected yet, up to what is acknowledged or everything, as segments; holes part them."""
     me = sides[side]
-    group = me.group
-    wanted = (me.flags & SIDE_STREAM) != 0
-    while True:
-        end = me.next
-        if not everything and distance(me.acked, end) < 0:
-            end = me.acked
-        if me.flags & SIDE_APP:
-            deliver(pool, sides, side, end, app, row, flags)
+    end = np.int64(me.right)
+    if not everything and ahead(me.acked, end) < 0:
+        end = np.int64(me.acked)
+    begin = np.int64(me.seen)
+    while ahead(end, begin) > 0:
         first = out.counts[1]
-        length = np.int64(0)
-        node = me.head
-        while node >= 0:
-            part = distance(end, pool.nodes[node].seq)
-            if part <= 0:
-                break
-            whole = part >= pool.nodes[node].length
-            if whole:
-                part = pool.nodes[node].length
-            if wanted:
-                if add_piece(out, pool.nodes[node].source, part, 1 if pool.nodes[node].block >= 0 else 0):
-                    length += part
-                else:
-                    pool.state[LOST_BYTES] += part
-            if not whole:
-                pool.nodes[node].source += part
-                pool.nodes[node].seq = np.uint32(np.int64(pool.nodes[node].seq) + part)
-                pool.nodes[node].length = pool.nodes[node].length - part
-                break
-            following = pool.nodes[node].next
-            me.head = following
-            if following < 0:
-                me.tail = -1
-            retire(pool, node)
-            node = following
-        add_segment(out, first, row, side >> 1, group, scan, length, flags)
-        me.seen = end
-        ahead = me.ahead
-        if ahead < 0 or end != me.next:
-            return
-        if not everything and distance(me.acked, pool.nodes[ahead].seq) <= 0:
-            return
+        length, following = read(pool, sides, side, begin, end, out)
+        add_segment(out, first, row, side >> 1, me.group, scan, length, flags)
+        begin = wrap(begin + length)
+        if ahead(following, end) >= 0:
+            break
         pool.state[GAPS] += 1
-        me.next = pool.nodes[ahead].seq
-        take_ahead(pool, sides, side)
-
-
-@kernel(types.void(POOL, _SIDES, _I64), entry=False)
-def forget(pool: Pool, sides: NDArray[Any], side: int) -> None:
-    """Give up all that a side has pending."""
-    me = sides[side]
-    for ahead in range(2):
-        node = np.int64(me.ahead if ahead else me.head)
-        while node >= 0:
-            following = pool.nodes[node].next
-            retire(pool, node)
-            node = following
-    me.head = me.tail = -1
-    me.ahead = me.ahead_tail = -1
-    me.ahead_count = 0
+        begin = following
+    me.seen = begin

@@ -1,10 +1,9 @@
-"""TCP as seen from the middle: which packets belong to a connection, and when its data is inspected.
+"""TCP as seen from the middle: which packets belong to a connection, and what is odd about those that don't.
 
-The rules are Suricata's in IDS mode: a connection counts from its handshake on (or from its middle, where that is
-allowed); data is inspected once the other side has acknowledged it and a chunk of it is there, at FIN, reset and end.
+The states, checks and events are those of Suricata's stream engine in IDS mode (`stream` in suricata.yaml).
 """
 
-# ruff: noqa: PLR1714 -- kernels compare scalars
+# ruff: noqa: PLR1714, SIM109 -- kernels compare scalars
 
 from typing import Any
 
@@ -12,233 +11,313 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from flowshunt.compiled import BYTES, column, kernel
-from flowshunt.flows.record import TcpState
-from flowshunt.packets.headers import HEADER
+from flowshunt.compiled import kernel
+from flowshunt_ids.events import number
 from flowshunt_ids.layout import (
-    NO_SCALE,
-    ROW_ADDED,
-    ROW_ESTABLISHED,
-    SESSION,
-    SESSION_MESSAGES,
-    SIDE,
-    SIDE_ALL,
-    SIDE_DEPTH,
-    SIDE_FLUSH,
-    SIDE_KEEPS,
-    SIDE_STARTED,
-    SIDE_TRIGGER,
+    SIDE_KEEP_ALIVE,
+    SIDE_RESET,
+    TCP_CLOSE_WAIT,
+    TCP_CLOSED,
+    TCP_ESTABLISHED,
+    TCP_LAST_ACK,
+    TCP_NONE,
+    TCP_SYN_RECEIVED,
+    TCP_SYN_SENT,
+    TCP_TIME_WAIT,
 )
-from flowshunt_ids.streams.pool import DEPTH_REACHED, POOL, Pool
-from flowshunt_ids.streams.reassembly import distance, insert_next
+from flowshunt_ids.streams.checks import (
+    ASYNC,
+    IS_ASYNC,
+    IS_CONFIRMED,
+    IS_MIDSTREAM,
+    IS_MIDSTREAM_NEW,
+    IS_RESET,
+    PROBES_TO_CLIENT,
+    PROBES_TO_SERVER,
+    SESSIONS,
+    SETTINGS,
+    SIDES,
+    repeats_sacked,
+    take_reset,
+    take_stamp,
+    take_window,
+    update_acked,
+    update_edge,
+    update_expected,
+    update_sacked,
+    valid_ack,
+    valid_reset,
+    valid_stamp,
+)
+from flowshunt_ids.streams.closing import shut_down, take_fin
+from flowshunt_ids.streams.handshake import DATA, NOTHING, REFUSED, none, syn_received, syn_sent
+from flowshunt_ids.streams.packet import (
+    ACK,
+    ACK_NUMBER,
+    END,
+    FIN,
+    FLAGS,
+    LENGTH,
+    PACKET,
+    RST,
+    SACKS,
+    SEQ,
+    SYN,
+    TO_CLIENT,
+    WINDOW,
+    ahead,
+    note,
+    wrap,
+)
+from flowshunt_ids.streams.pool import POOL, Pool
 
 _I64 = types.int64
-_SIDES = column(SIDE)
-_SESSIONS = column(SESSION)
-_HEADERS = column(HEADER, readonly=True)
 
-FIN, SYN, RST, ACK = 1, 2, 4, 16
+_BROKEN_ACK = number("stream.pkt_broken_ack")
+_SYNACK_TO_SERVER = number("stream.est_synack_toserver")
+_SYNACK_OTHER_ACK = number("stream.est_synack_resend_with_diff_ack")
+_SYNACK_OTHER_SEQ = number("stream.est_synack_resend_with_diff_seq")
+_SYNACK_AGAIN = number("stream.est_synack_resend")
+_SYN_TO_CLIENT = number("stream.est_syn_toclient")
+_SYN_OTHER_SEQ = number("stream.est_syn_resend_diff_seq")
+_SYN_AGAIN = number("stream.est_syn_resend")
+_PROBE_DATA = number("stream.est_ack_zwp_data")
+_INVALID_ACK = number("stream.est_invalid_ack")
+_BEFORE_ACK = number("stream.est_pkt_before_last_ack")
+_OUT_OF_WINDOW = number("stream.est_packet_out_of_window")
+_BAD_WINDOW = number("stream.pkt_bad_window_update")
+_SPURIOUS = number("stream.pkt_spurious_retransmission")
+_INJECTED = number("stream.suspected_rst_inject")
 
-_NONE = int(TcpState.NONE)
-_SYN_SENT = int(TcpState.SYN_SENT)
-_SYN_RECEIVED = int(TcpState.SYN_RECEIVED)
-_ESTABLISHED = int(TcpState.ESTABLISHED)
-_CLOSING = int(TcpState.CLOSING)
-_CLOSED = int(TcpState.CLOSED)
-
-_MAX_SCALE = 14
-"""RFC 7323, section 2.3."""
-
-CHUNK_TO_SERVER = 0
-CHUNK_TO_CLIENT = 1
-DEPTH = 2
-MIDSTREAM = 3
-STREAM_BYPASS = 4
-"""1 + the bypass request of a side that reaches the depth; 0: none."""
-SETTINGS_SIZE = 5
-"""Places in the settings that kernels take: chunk sizes, depth (0: none), and whether to pick up in the middle."""
+_STATE = _I64(SESSIONS, SIDES, PACKET, _I64, SETTINGS)
 
 
-@kernel(types.uint16(BYTES, _I64, _I64), entry=False)
-def _window_scale(data: NDArray[np.uint8], header: int, end: int) -> Any:
-    """The window scale option of the TCP header at `header`."""
-    if header + 20 > end or end > len(data):
-        return np.uint16(NO_SCALE)
-    last: Any = min(end, header + 4 * (np.int64(data[header + 12]) >> 4))
-    at: Any = header + 20
-    while at + 1 < last:
-        kind = data[at]
-        if kind == 0:
-            break
-        if kind == 1:
-            at += 1
-            continue
-        if kind == 3 and at + 2 < last:
-            return np.uint16(data[at + 2] if data[at + 2] < _MAX_SCALE else _MAX_SCALE)
-        at += max(np.int64(data[at + 1]), 2)
-    return np.uint16(NO_SCALE)
+@kernel(_STATE, entry=False)
+def _established_data(
+    sessions: NDArray[Any], sides: NDArray[Any], packet: NDArray[np.int64], side: int, settings: NDArray[np.int64]
+) -> Any:
+    """An ordinary packet of an established connection."""
+    session, me, other = sessions[side >> 1], sides[side], side ^ 1
+    to_client = packet[TO_CLIENT] != 0
+    if packet[FLAGS] & ACK:
+        probing = session.stream & (PROBES_TO_SERVER if to_client else PROBES_TO_CLIENT)
+        if probing and packet[ACK_NUMBER] == wrap(np.int64(sides[other].expected) + 1):
+            note(packet, _PROBE_DATA)
+        elif not valid_ack(sessions, sides, packet, other):
+            note(packet, _INVALID_ACK)
+            return REFUSED
+    if to_client and session.stream & IS_MIDSTREAM and session.stream & IS_MIDSTREAM_NEW:
+        take_window(sides, packet, side)
+        me.edge = wrap(np.int64(me.acked) + np.int64(me.window))
+        session.stream &= ~IS_MIDSTREAM_NEW
+    length = packet[LENGTH]
+    expected = np.int64(me.expected)
+    keep_alive = length <= 1 and packet[SEQ] == wrap(expected - 1)
+    if not keep_alive and ahead(packet[END], me.acked) < 0:
+        oneside = not to_client and settings[ASYNC] and session.stream & IS_MIDSTREAM
+        if session.stream & IS_ASYNC:
+            if to_client:
+                me.acked = packet[SEQ]
+            else:
+                update_acked(sides, side, packet[SEQ])
+        elif oneside and (packet[SEQ] == expected or me.acked == me.start):
+            update_acked(sides, side, packet[SEQ])
+            session.stream |= IS_ASYNC
+        elif ahead(me.acked, expected) <= 0 or ahead(packet[END], expected) <= 0:
+            note(packet, _BEFORE_ACK)
+            return REFUSED
+    if length == 1 and packet[SEQ] == expected and me.window == 0:
+        session.stream |= PROBES_TO_CLIENT if to_client else PROBES_TO_SERVER
+        return DATA
+    if ahead(packet[END], expected) >= 0:
+        update_expected(sessions, sides, side, packet[END])
+    if ahead(packet[END], me.edge) > 0 and not session.stream & (IS_MIDSTREAM | IS_ASYNC):
+        note(packet, _OUT_OF_WINDOW)
+        return REFUSED
+    take_window(sides, packet, other)
+    if packet[FLAGS] & ACK:
+        update_acked(sides, other, packet[ACK_NUMBER])
+    take_stamp(sessions, sides, packet, side, settings)
+    if packet[SACKS]:
+        update_sacked(sides, packet, other)
+    update_edge(sides, other)
+    return DATA
 
 
-@kernel(types.boolean(BYTES, _I64, _I64), entry=False)
-def _begins_http(data: NDArray[np.uint8], at: int, length: int) -> bool:
-    """Whether a client's first bytes are the begin of an HTTP request: a method in capitals, then a blank."""
-    if length < 8 or at < 0 or at + 8 > len(data):
-        return False
-    word = np.uint32(0)
-    for step in range(4):
-        word = (word << np.uint32(8)) | np.uint32(data[at + step])
-    return bool(
-        word == 0x47455420  # "GET "
-        or word == 0x504F5354  # "POST"
-        or word == 0x48454144  # "HEAD"
-        or word == 0x50555420  # "PUT "
-        or word == 0x4F505449  # "OPTI"
-        or word == 0x44454C45  # "DELE"
-        or word == 0x434F4E4E  # "CONN"
-        or word == 0x50415443  # "PATC"
-        or word == 0x54524143  # "TRAC"
-    )
+@kernel(_STATE, entry=False)
+def _established(
+    sessions: NDArray[Any], sides: NDArray[Any], packet: NDArray[np.int64], side: int, settings: NDArray[np.int64]
+) -> Any:
+    session, me, other, flags = sessions[side >> 1], sides[side], side ^ 1, packet[FLAGS]
+    to_client = packet[TO_CLIENT] != 0
+    if flags & RST:
+        if not valid_reset(sessions, sides, packet, side, settings):
+            return REFUSED
+        sides[other].expected = packet[ACK_NUMBER]
+        me.expected = wrap(packet[END] + (1 if to_client else 0))
+        take_window(sides, packet, side)
+        take_reset(sessions, sides, packet, side, settings)
+        return DATA
+    if flags & FIN:
+        if not valid_stamp(sessions, sides, packet, side, settings):
+            return REFUSED
+        return take_fin(sessions, sides, packet, side, settings)
+    if flags & SYN:
+        event = _SYN_AGAIN
+        if flags & ACK:
+            if not to_client:
+                event = _SYNACK_TO_SERVER
+            elif packet[ACK_NUMBER] != np.int64(sides[other].acked):
+                event = _SYNACK_OTHER_ACK
+            elif packet[SEQ] != wrap(np.int64(me.start) - 1):
+                event = _SYNACK_OTHER_SEQ
+            elif session.stream & IS_CONFIRMED:
+                event = _SYNACK_AGAIN
+            else:
+                return NOTHING
+        elif to_client:
+            event = _SYN_TO_CLIENT
+        elif packet[SEQ] != wrap(np.int64(me.start) - 1):
+            event = _SYN_OTHER_SEQ
+        note(packet, event)
+        return REFUSED
+    if not flags & ACK:
+        return NOTHING
+    if not valid_stamp(sessions, sides, packet, side, settings):
+        return REFUSED
+    if to_client:
+        session.stream |= IS_CONFIRMED
+    done = _established_data(sessions, sides, packet, side, settings)
+    return DATA if done == DATA else NOTHING
 
 
-@kernel(types.void(_SIDES, _I64, types.uint32), entry=False)
-def _start(sides: NDArray[Any], side: int, seq: Any) -> None:
-    """Set where a side's stream begins."""
-    me = sides[side]
-    me.start = me.seen = me.next = me.acked = me.parsed = seq
-    me.edge = np.uint32(seq + np.uint32(65535))
-    me.flags |= SIDE_STARTED
-
-
-@kernel(_I64(_SESSIONS, _SIDES, _HEADERS, _I64, _I64, BYTES, _I64, _I64), entry=False)
-def _handshake(
+@kernel(_I64(POOL, SESSIONS, SIDES, PACKET, _I64, SETTINGS, _I64), entry=False)
+def _dispatch(
+    pool: Pool,
     sessions: NDArray[Any],
     sides: NDArray[Any],
-    headers: NDArray[Any],
-    row: int,
+    packet: NDArray[np.int64],
     side: int,
-    data: NDArray[np.uint8],
-    base: int,
-    end: int,
+    settings: NDArray[np.int64],
+    state: int,
 ) -> Any:
-    """Follow a packet with SYN. Returns row flags."""
-    me = sides[side]
-    header = headers[row]
-    other = side ^ 1
-    session = side >> 1
-    state = sessions[session].tcp
-    if not header.tcp_flags & ACK:
-        if state == _NONE or (state == _SYN_SENT and sessions[session].client == side & 1):
-            sessions[session].tcp = _SYN_SENT
-            sessions[session].client = side & 1
-            _start(sides, side, np.uint32(header.seq + np.uint32(1)))
-            me.scale = _window_scale(data, base + np.int64(header.l4), end)
-    elif state == _SYN_SENT and sessions[session].client != side & 1 and header.ack == sides[other].start:
-        sessions[session].tcp = _SYN_RECEIVED
-        _start(sides, side, np.uint32(header.seq + np.uint32(1)))
-        me.scale = _window_scale(data, base + np.int64(header.l4), end)
-        if me.scale == NO_SCALE or sides[other].scale == NO_SCALE:
-            me.scale = sides[other].scale = 0
-        sides[other].edge = np.uint32(header.ack + np.uint32(header.window))
-    return ROW_ESTABLISHED if state >= _ESTABLISHED else 0
+    if state == TCP_ESTABLISHED:
+        return _established(sessions, sides, packet, side, settings)
+    if state == TCP_SYN_SENT:
+        return syn_sent(pool, sessions, sides, packet, side, settings)
+    if state == TCP_SYN_RECEIVED:
+        return syn_received(pool, sessions, sides, packet, side, settings)
+    if state == TCP_NONE or state == TCP_CLOSED:
+        return NOTHING
+    return shut_down(sessions, sides, packet, side, settings, state)
 
 
-@kernel(_I64(_SESSIONS, _SIDES, _HEADERS, _I64, _I64), entry=False)
-def _reset(sessions: NDArray[Any], sides: NDArray[Any], headers: NDArray[Any], row: int, side: int) -> Any:
-    """Follow a packet with RST. Returns row flags."""
-    me = sides[side]
-    header = headers[row]
-    session = side >> 1
-    state = sessions[session].tcp
-    if state == _NONE:
-        return 0
-    valid = not me.flags & SIDE_STARTED
-    if not valid:
-        valid = distance(header.seq, me.acked) >= 0 and distance(header.seq, me.edge) <= 0
-    if valid:
-        sessions[session].tcp = _CLOSED
-        me.flags |= SIDE_ALL
-        sides[side ^ 1].flags |= SIDE_ALL
-    return ROW_ESTABLISHED if state >= _ESTABLISHED else 0
+@kernel(types.boolean(SESSIONS, SIDES, PACKET, _I64), entry=False)
+def _changes_nothing(sessions: NDArray[Any], sides: NDArray[Any], packet: NDArray[np.int64], side: int) -> bool:
+    """Whether a packet is a keep-alive or its answer, answers a zero-window probe, or repeats what was said."""
+    session, me = sessions[side >> 1], sides[side]
+    other = sides[side ^ 1]
+    flags, length = packet[FLAGS], packet[LENGTH]
+    state = session.tcp
+    plain = not flags & (SYN | FIN | RST)
+    seq, expected = packet[SEQ], np.int64(me.expected)
+    repeats = packet[ACK_NUMBER] == np.int64(other.acked)
+    window = packet[WINDOW] << np.int64(other.scale & 15)
+    known = np.int64(other.window)
+    if plain and repeats:
+        if length <= 1 and seq == wrap(expected - 1):
+            me.flags |= SIDE_KEEP_ALIVE
+            return True
+        if (
+            length == 0
+            and packet[WINDOW] != 0
+            and window == known
+            and other.flags & SIDE_KEEP_ALIVE
+            and seq == expected
+        ):
+            other.flags &= ~SIDE_KEEP_ALIVE
+            me.flags &= ~SIDE_KEEP_ALIVE
+            return True
+    me.flags &= ~SIDE_KEEP_ALIVE
+    probe = PROBES_TO_SERVER if packet[TO_CLIENT] else PROBES_TO_CLIENT
+    probing = session.stream & probe
+    session.stream &= ~probe
+    if state < TCP_ESTABLISHED:
+        return False
+    only_ack = plain and flags & ACK and length == 0
+    if probing and only_ack and packet[WINDOW] == 0 and known == 0 and seq == expected and repeats:
+        return True
+    if (
+        (state == TCP_TIME_WAIT or state == TCP_CLOSE_WAIT or state == TCP_LAST_ACK)
+        and flags == ACK
+        and length == 0
+        and seq == wrap(expected + 1)
+        and packet[ACK_NUMBER] == wrap(np.int64(other.expected) + 1)
+    ):
+        return False
+    if plain and length == 0 and packet[WINDOW] != 0 and window != known and repeats and seq == expected:
+        return False
+    if plain and state != TCP_CLOSED and window < known:
+        shrunk = known - window
+        if (
+            shrunk > length
+            and ahead(packet[ACK_NUMBER], other.expected) > 0
+            and ahead(seq, expected) > 0
+            and shrunk > wrap(packet[ACK_NUMBER] - np.int64(other.acked)) + (32 if window > 1024 else 0)
+        ):
+            note(packet, _BAD_WINDOW)
+            return True
+    if only_ack and seq == expected and ahead(packet[ACK_NUMBER], other.acked) < 0:
+        return bool(packet[SACKS] == 0 or repeats_sacked(sides, packet, side ^ 1))
+    return False
 
 
-@kernel(
-    _I64(POOL, _SESSIONS, _SIDES, _HEADERS, _I64, _I64, BYTES, _I64, _I64, column(np.int64, readonly=True)),
-    inline=True,
-    entry=False,
-)
+@kernel(_I64(POOL, SESSIONS, SIDES, PACKET, _I64, SETTINGS), entry=False)
 def follow(
     pool: Pool,
     sessions: NDArray[Any],
     sides: NDArray[Any],
-    headers: NDArray[Any],
-    row: int,
+    packet: NDArray[np.int64],
     side: int,
-    data: NDArray[np.uint8],
-    base: int,
-    end: int,
     settings: NDArray[np.int64],
 ) -> Any:
-    """Follow one TCP packet of a side; its frame is data[base:end]. Returns row flags (ROW_ESTABLISHED, ROW_ADDED)."""
-    me = sides[side]
-    header = headers[row]
-    flags = np.int64(header.tcp_flags)
-    length = np.int64(header.payload_length)
-    if flags & RST:
-        return _reset(sessions, sides, headers, row, side)
-    if flags & SYN:
-        return _handshake(sessions, sides, headers, row, side, data, base, end)
-    other = side ^ 1
-    session = side >> 1
-    state: Any = sessions[session].tcp
-    if not flags & ACK or (state == _NONE and not settings[MIDSTREAM]) or state == _SYN_SENT:
-        return ROW_ESTABLISHED if state >= _ESTABLISHED else 0
-    if state == _NONE:
-        _start(sides, side, header.seq)
-        _start(sides, other, header.ack)
-        me.scale = sides[other].scale = _MAX_SCALE
-        me.edge = np.uint32(header.seq + np.uint32(65535 << _MAX_SCALE))
-        sides[other].edge = np.uint32(header.ack + np.uint32(65535 << _MAX_SCALE))
-        state = _ESTABLISHED
-        sessions[session].tcp = state
-    result: Any = ROW_ESTABLISHED if state >= _ESTABLISHED else 0
-    if state == _CLOSED:
-        return result
-    scale = me.scale
-    if distance(header.ack, sides[other].edge) > 0:
-        return result
-    if length > 0 and (distance(np.uint32(np.int64(header.seq) + length), me.edge) > 0 and header.seq != me.next):
-        return result
-    if distance(header.ack, sides[other].acked) > 0:
-        sides[other].acked = header.ack
-    window = np.uint32(np.int64(header.ack) + (np.int64(header.window) << (scale if scale <= _MAX_SCALE else 0)))
-    if distance(window, sides[other].edge) > 0:
-        sides[other].edge = window
-    if state == _SYN_RECEIVED:
-        sessions[session].tcp = _ESTABLISHED
-        if length > 0 and sessions[session].client == side & 1:
-            result = ROW_ESTABLISHED
-    if length > 0:
-        result |= ROW_ADDED
-        if header.seq == me.start and sessions[session].client == side & 1:
-            if _begins_http(data, base + np.int64(header.payload), length):
-                sessions[session].flags |= SESSION_MESSAGES
-        elif sessions[session].flags & SESSION_MESSAGES:
-            sides[other].flags |= SIDE_TRIGGER
-        if me.flags & SIDE_KEEPS and not me.flags & SIDE_DEPTH:
-            kept: Any = length
-            depth = settings[DEPTH]
-            if depth > 0:
-                room = depth - np.int64(np.uint32(header.seq - me.start))
-                if np.int64(np.uint32(header.seq - me.start)) >= 1 << 31:
-                    room = length
-                kept = min(length, room)
-            if kept > 0:
-                insert_next(pool, sides, side, header.seq, kept, base + np.int64(header.payload))
-            if depth > 0 and np.int64(np.uint32(me.next - me.start)) >= depth:
-                me.flags |= SIDE_DEPTH | SIDE_ALL
-                pool.state[DEPTH_REACHED] += 1
-    if flags & FIN:
-        me.flags |= SIDE_FLUSH
-        if sides[other].flags & SIDE_FLUSH:
-            sessions[session].tcp = _CLOSING
-    return result
+    """Follow one TCP packet (`packet.read_packet`) of a side. Returns DATA where its payload belongs to the stream."""
+    session, flags = side >> 1, packet[FLAGS]
+    mine = sessions[session]
+    me, other = sides[side], sides[side ^ 1]
+    state = np.int64(mine.tcp)
+    if state != TCP_NONE:
+        me.tcp_flags |= flags
+        if mine.stream & IS_ASYNC and other.tcp_flags != 0:
+            mine.stream &= ~IS_ASYNC
+    else:
+        me.tcp_flags = flags
+    packet[TO_CLIENT] = (side ^ np.int64(mine.client)) & 1
+    if packet[ACK_NUMBER] != 0 and not flags & ACK:
+        note(packet, _BROKEN_ACK)
+    if state == TCP_NONE:
+        done = none(pool, sessions, sides, packet, side, settings)
+        packet[TO_CLIENT] = (side ^ np.int64(mine.client)) & 1
+        return done
+    done = np.int64(NOTHING)
+    if not _changes_nothing(sessions, sides, packet, side):
+        again = False
+        if packet[LENGTH]:
+            again = ahead(packet[END], me.base) <= 0
+            if again or ahead(packet[END], me.acked) <= 0:
+                note(packet, _SPURIOUS)
+        if not again:
+            if state == TCP_CLOSED:
+                if not flags & RST and not me.flags & SIDE_RESET and other.flags & SIDE_RESET:
+                    done = _dispatch(pool, sessions, sides, packet, side, settings, mine.previous)
+                    if done != REFUSED and mine.tcp == TCP_CLOSED:
+                        mine.tcp = mine.previous
+            else:
+                done = _dispatch(pool, sessions, sides, packet, side, settings, state)
+            if done == REFUSED:
+                return REFUSED
+    if not flags & RST and other.flags & SIDE_RESET:
+        other.flags &= ~SIDE_RESET
+        mine.stream &= ~IS_RESET
+        note(packet, _INJECTED)
+    return done
