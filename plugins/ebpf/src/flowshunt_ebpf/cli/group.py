@@ -10,6 +10,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "disasm": ("flowshunt_ebpf.cli.disassemble:disasm", "Print a program as text."),
     "info": ("flowshunt_ebpf.cli.info:info", "Show what an object or program holds."),
     "verify": ("flowshunt_ebpf.cli.verify:verify_command", "Say whether programs are safe to run, and why not."),
+    "optimize": ("flowshunt_ebpf.cli.optimize:optimize_command", "Put native operations into a program, each proved."),
     "run": ("flowshunt_ebpf.cli.run_program:run", "Run a program on a packet or on bare memory."),
     "bench": ("flowshunt_ebpf.cli.bench:bench", "Time a program on several runners."),
     "conformance": ("flowshunt_ebpf.cli.conformance:conformance", "Answer the public conformance suite."),

@@ -43,6 +43,30 @@ def read_subject(file: str, name: str | None, context: str | None, btf: str | No
     return Subject(program, others)
 
 
+def read_subjects(
+    file: str, name: str | None, section: str | None, context: str | None, btf: str | None = None
+) -> list[Subject]:
+    """Read an object's programs: one by its name, all of a section, or all; or the one of a text or bare instructions.
+
+    Raises InputError.
+    """
+    found = read_object(file, btf) if file != "-" else None
+    if found is None or name is not None:
+        if section is not None:
+            what = "is no object, so it has no sections" if found is None else "a program's name says enough"
+            raise InputError(what, file, "leave out --section")
+        return [read_subject(file, name, context, btf)]
+    names = [each for each in found.names if section is None or found.section_of(each) == section]
+    if not names:
+        known = ", ".join(sorted({found.section_of(each) for each in found.names})) or "none"
+        raise InputError("has no programs there", file, f"sections with programs: {known}")
+    others = {other: _later(found.program, other) for other in found.names}
+    programs = [found.program(each) for each in names]
+    if context is not None:
+        programs = [attrs.evolve(program, type=CONTEXTS[context].program_type) for program in programs]
+    return [Subject(program, others) for program in programs]
+
+
 def _later(program: Callable[[str], Program], name: str) -> Callable[[], Program]:
     return lambda: program(name)
 

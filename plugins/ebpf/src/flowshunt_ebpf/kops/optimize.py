@@ -65,6 +65,7 @@ def optimize(
     operations: Mapping[str, ExtendedOperation] | None = None,
     target: Target | None = None,
     prover: Prover | None = None,
+    checked: bool = True,
 ) -> Optimized:
     """Make sites of a program's idioms, by a policy, each proved.
 
@@ -75,13 +76,14 @@ def optimize(
         operations: where they are looked up; None: those installed.
         target: the CPU; None: this machine's.
         prover: what has to prove each site; None: validation with both solvers, or its cache.
+        checked: whether the plan must be about this program and CPU.
 
     Raises InputError for an operation that is not installed, a plan about something else, or control flow that is not
     sound.
     """
     found = choose(operations if operations is not None else installed_operations(), names)
     target = target or Target.host()
-    if plan is not None:
+    if plan is not None and checked:
         plan.check(program, target.architecture, target.features)
     rewritten = rewrite(
         program,
