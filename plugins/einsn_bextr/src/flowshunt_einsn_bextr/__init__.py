@@ -1,0 +1,1 @@
+"""Bit field extracts: a shift and a mask, or two shifts."""

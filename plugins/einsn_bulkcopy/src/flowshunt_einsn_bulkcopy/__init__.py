@@ -1,0 +1,1 @@
+"""Bulk copies and fills: runs of loads and stores as wide moves."""

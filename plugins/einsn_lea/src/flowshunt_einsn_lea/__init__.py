@@ -1,0 +1,1 @@
+"""Address calculations: base, scaled index and displacement in one instruction."""

@@ -1,0 +1,1 @@
+"""Prefetches: memory that is read a little later is asked for early."""
