@@ -9,6 +9,8 @@ from flowshunt.engine import DetectionEngine
 from flowshunt_ids.engine import IdsEngine
 
 if TYPE_CHECKING:
+    import click
+
     from flowshunt_ids.rules.language import TransformKeyword
 
 if TYPE_CHECKING:
@@ -70,3 +72,11 @@ def flowshunt_ids_transforms() -> "Sequence[TransformKeyword]":
     from flowshunt_ids.rules.transforms import TRANSFORMS
 
     return TRANSFORMS
+
+
+@hookimpl
+def flowshunt_cli_commands() -> "Sequence[click.Command]":
+    """`flowshunt rules`."""
+    from flowshunt_ids.check.command import command
+
+    return [command]

@@ -1,0 +1,1 @@
+"""What a rule writer wants to know of rules: `flowshunt rules check`."""
