@@ -20,10 +20,11 @@ _ICMP, _TCP, _UDP, _ICMPV6 = 1, 6, 17, 58
 @attrs.frozen(eq=False)
 class PacketSource:
     """What conditions need beside a batch: the streams' state (SIDE[2 * slots]), and packets put together (see
-    `flowshunt_ids.layout.Packets`)."""
+    `flowshunt_ids.layout.Packets`), and the events of each row that has any."""
 
     sides: NDArray[Any]
     extra: NDArray[np.uint8] = NO_BYTES
+    events: Mapping[int, frozenset[int]] = attrs.field(factory=dict)
 
 
 @attrs.define(eq=False)
@@ -176,6 +177,7 @@ def _elsewhere(_view: PacketView, _value: Any) -> bool:
 
 JUDGES: dict[str, Callable[[PacketView, Any], bool]] = {
     "stream_size": _stream_size,
+    "event": lambda view, value: value in view.source.events.get(view.row, ()),
     "flow.age": _flow_age,
     "rpc": _rpc,
     "checksum": _checksum,

@@ -75,8 +75,10 @@ class RuleGroups:
         scan: ScanClasses,
         policy: BypassPolicy,
         app: frozenset[int] = frozenset(),
+        *,
+        parse: bool = False,
     ) -> None:
-        """app: the rules that ask for an application layer."""
+        """app: the rules that ask for an application layer. parse: whether flows are parsed even without any."""
         self._rules = rules
         self._encoded = encoded
         self._classes = classes
@@ -93,9 +95,13 @@ class RuleGroups:
         self._rows = np.zeros(16, GROUP)
         self._members = np.zeros((16, self._words), np.uint64)
         self._inert = frozenset(
-            number for number, rule in enumerate(rules) if rule.header.action is Action.PASS and not policy.passes(rule)
+            number
+            for number, rule in enumerate(rules)
+            if (rule.header.action is Action.PASS and not policy.passes(rule))
+            or (rule.events and not rule.payload and rule.header.protocol == "pkthdr")
         )
         self._app = app
+        self._parse = parse
         self._known = 0
         self._reset_keys(1024)
         self._group(np.empty(0, np.int64), FLOWLESS, False)
@@ -163,7 +169,11 @@ class RuleGroups:
         rules = self._rules
         patterns = self._encoded.patterns
         first = [number for number in numbers if rules[number].scope is Scope.FIRST]
-        packet = [number for number in numbers if rules[number].scope in (Scope.ALL, Scope.PACKET)]
+        packet = [
+            number
+            for number in numbers
+            if rules[number].scope in (Scope.ALL, Scope.PACKET) and not rules[number].events
+        ]
         streams = [number for number in numbers if tcp and direction != FLOWLESS and rules[number].in_streams]
         payloads = [number for number in numbers if (rules[number].in_packets if tcp else rules[number].in_datagrams)]
         if tcp and direction == FLOWLESS:
@@ -178,7 +188,7 @@ class RuleGroups:
             flags |= layout.GROUP_PAYLOAD
         if numbers:
             flags |= layout.GROUP_RULES
-        if any(number in self._app for number in numbers):
+        if self._parse or any(number in self._app for number in numbers):
             flags |= layout.GROUP_APP
         stream_scan = self._scan.stream[direction] if direction != FLOWLESS else 0
         scans = any(patterns[number] is not None for number in payloads)

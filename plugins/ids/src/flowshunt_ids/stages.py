@@ -14,6 +14,7 @@ from flowshunt_ids.app.registry import registry
 from flowshunt_ids.app.stage import AppStage
 from flowshunt_ids.conditions import PacketConditions, PacketSource
 from flowshunt_ids.decisions import EMPTY, BatchDecisions, Decisions
+from flowshunt_ids.event_rules import EventRules, by_row
 from flowshunt_ids.inspection import PayloadMatcher
 from flowshunt_ids.layout import CANDIDATE, EVENT, NO_PACKETS, PIECE, SEGMENT, SESSION, SIDE, Packets, packets_of
 from flowshunt_ids.lookup import find_packet_groups, open_flows
@@ -57,7 +58,8 @@ class Stages:
         self._groups = rule_set.groups()
         self._tables = rule_set.classes.tables()
         settings = rule_set.settings
-        self._settings = stream_settings(settings)
+        self._event_rules = EventRules(self._rules)
+        self._settings = stream_settings(settings, compare=self._event_rules.overlaps)
         if settings.stream_bypass and rule_set.policy.enabled:
             request = BypassRequest(settings.bypass_action, cause="stream depth")
             self._settings[STREAM_BYPASS] = 1 + self._groups.request_number(request)
@@ -202,6 +204,12 @@ class Stages:
         if self._packets:
             more = self._inspect_packets(packets, batch.slot, row_group, row_flags, order)
             candidates = join_rows([candidates, *more]) if more else candidates
+        source = PacketSource(self._sides, extra)
+        if self._event_rules:
+            events = self._events[: int(out.counts[3])]
+            more = self._event_candidates(events, batch, packets, row_group, row_flags)
+            candidates = join_rows([candidates, *more]) if more else candidates
+            source = PacketSource(self._sides, extra, by_row(events))
         result = BatchDecisions()
         if len(candidates):
             candidates = self._with_bits(candidates)
@@ -209,7 +217,6 @@ class Stages:
         if self._app is not None:
             chosen = self._app_candidates(app, packets, batch.flows, chosen, row_flags, turns, batch.direction)
         if chosen:
-            source = PacketSource(self._sides, extra)
             self._decisions.decide(chosen, batch, turns, batch.flows, result, source)
         if len(ended):
             self._forget(batch.flows, ended)
@@ -218,6 +225,20 @@ class Stages:
             self._app.finish(self._pool, self._sides)
         keep_pending(self._pool, self._sides, touched, int(out.counts[2]), frames.data, extra)
         return verdicts
+
+    def _event_candidates(
+        self,
+        events: NDArray[Any],
+        batch: InspectionBatch,
+        packets: Packets,
+        row_group: NDArray[np.int32],
+        row_flags: NDArray[np.uint8],
+    ) -> list[NDArray[Any]]:
+        """Candidates of the rules that ask for events."""
+        work = (packets, batch.slot, row_group, row_flags, self._sessions, self._out_candidates)
+        found = [copy_rows(some) for some in self._event_rules.candidates(events, self._groups.arrays, *work)]
+        self._totals["candidates"] += sum(map(len, found))
+        return found
 
     def _app_candidates(
         self,

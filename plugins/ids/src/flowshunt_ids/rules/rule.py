@@ -448,6 +448,11 @@ class Rule:
     alert: bool = False
 
     @property
+    def events(self) -> tuple[int, ...]:
+        """The events (`flowshunt_ids.events`) that the packet must have."""
+        return tuple(condition.value for condition in self.conditions if condition.name == "event")
+
+    @property
     def sort_key(self) -> tuple[int, ...]:
         """Suricata's default order: by action; then rules that set before those that read, for flowbits, for integers
         of the flow, for variables of expressions and for bits of hosts; then by priority."""

@@ -12,7 +12,7 @@ from flowshunt.compiled import BYTES, kernel
 from flowshunt_ids.layout import POLICIES
 from flowshunt_ids.memory import copy_bytes
 from flowshunt_ids.streams.packet import ahead, wrap
-from flowshunt_ids.streams.pool import POOL, Pool, copy_frame_bytes, give_node, retire, take_block, take_node
+from flowshunt_ids.streams.pool import POOL, Pool, copy_frame_bytes, give_block, retire, take_block, take_node
 
 _I64 = types.int64
 
@@ -49,22 +49,24 @@ def _own(pool: Pool, node: int, data: NDArray[np.uint8], extra: NDArray[np.uint8
     """Give a segment a block of its own to write to; what is read already stays as it is until the batch ends."""
     mine = pool.nodes[node]
     length, source, old = np.int64(mine.length), np.int64(mine.source), np.int64(mine.block)
+    if source < 0:
+        return False
     block = take_block(pool, length)
     if block < 0:
-        return False
-    if source < 0:
         return False
     if old < 0:
         copy_frame_bytes(pool.arena, block, data, extra, source, length)
     else:
-        copy_bytes(pool.arena, block, pool.arena, source, length)
         spare = take_node(pool)
-        if spare >= 0:
-            pool.nodes[spare].block = old
-            pool.nodes[spare].source = old
-            pool.nodes[spare].capacity = mine.capacity
-            pool.nodes[spare].length = 0
-            retire(pool, spare)
+        if spare < 0:
+            give_block(pool, block, length)
+            return False
+        copy_bytes(pool.arena, block, pool.arena, source, length)
+        pool.nodes[spare].block = old
+        pool.nodes[spare].source = old
+        pool.nodes[spare].capacity = mine.capacity
+        pool.nodes[spare].length = 0
+        retire(pool, spare)
     mine.source = mine.block = block
     mine.capacity = length
     return True
@@ -160,13 +162,3 @@ def resolve(
     if compare:
         return block << 1 | (1 if differ else 0)
     return block
-
-
-@kernel(types.void(POOL, _I64, _I64), entry=False)
-def give_block(pool: Pool, block: int, length: int) -> None:
-    """Free a block that no node has."""
-    node = take_node(pool)
-    if node >= 0:
-        pool.nodes[node].block = block
-        pool.nodes[node].capacity = length
-        give_node(pool, node)

@@ -114,21 +114,26 @@ def take_block(pool: Pool, length: int) -> Any:
     return block
 
 
+@kernel(types.void(POOL, _I64, _I64), entry=False)
+def give_block(pool: Pool, block: int, length: int) -> None:
+    """Free a block that was taken for `length` bytes."""
+    size, place = np.int64(SMALLEST), np.int64(LISTS)
+    while size < length:
+        size <<= 1
+        place += 1
+    following = pool.state[place] + 1
+    for step in range(8):
+        pool.arena[block + step] = np.uint8(following >> (56 - 8 * step) & 255)
+    pool.state[place] = block
+    pool.state[ARENA_USED] -= size
+
+
 @kernel(types.void(POOL, _I64), entry=False)
 def give_node(pool: Pool, node: int) -> None:
     """Free a node and its block."""
     mine = pool.nodes[node]
-    block = mine.block
-    if block >= 0:
-        size, place = np.int64(SMALLEST), np.int64(LISTS)
-        while size < mine.capacity:
-            size <<= 1
-            place += 1
-        following = pool.state[place] + 1
-        for step in range(8):
-            pool.arena[block + step] = np.uint8(following >> (56 - 8 * step) & 255)
-        pool.state[place] = block
-        pool.state[ARENA_USED] -= size
+    if mine.block >= 0:
+        give_block(pool, mine.block, mine.capacity)
         mine.block = -1
     mine.next = pool.state[FREE_NODE]
     pool.state[FREE_NODE] = node

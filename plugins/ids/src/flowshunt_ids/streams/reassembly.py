@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from flowshunt.compiled import BYTES, column, kernel
 from flowshunt_ids.layout import PIECE, SEGMENT, SIDE, SIDE_STARTED
-from flowshunt_ids.streams.overlap import give_block, resolve
+from flowshunt_ids.streams.overlap import resolve
 from flowshunt_ids.streams.packet import ahead, wrap
-from flowshunt_ids.streams.pool import GAPS, HELD, LIMIT, LOST_BYTES, POOL, Pool, retire, take_node
+from flowshunt_ids.streams.pool import GAPS, HELD, LIMIT, LOST_BYTES, POOL, Pool, give_block, retire, take_node
 
 _I64 = types.int64
 _SIDES = column(SIDE)

@@ -2,6 +2,7 @@
 
 import re
 
+from flowshunt_ids.events import find as find_event
 from flowshunt_ids.rules.keywords.builder import Keyword, RuleBuilder, whole_number
 from flowshunt_ids.rules.lexer import RuleError
 from flowshunt_ids.rules.rule import Condition, Field, PacketTest
@@ -299,6 +300,16 @@ def _alias(keywords: dict[str, Keyword], names: dict[str, str]) -> dict[str, Key
     return keywords | {new: keywords[old] for new, old in names.items()}
 
 
+def _event(keyword: str) -> Keyword:
+    def read(builder: RuleBuilder, value: str) -> None:
+        event = find_event(keyword, value)
+        if event is None:
+            raise RuleError(f"{keyword}: there is no event {value.strip()!r}")
+        builder.conditions.append(Condition("event", event))
+
+    return Keyword(read)
+
+
 _ICMP = frozenset({1, 58})
 _BASE: dict[str, Keyword] = {
     "dsize": Keyword(_dsize),
@@ -328,9 +339,9 @@ _BASE: dict[str, Keyword] = {
     "udpv6-csum": _checksum("udp", 6),
     "icmpv4-csum": _checksum("icmp", 4),
     "icmpv6-csum": _checksum("icmp", 6),
-    "decode-event": _refused("decode-event", "not supported yet"),
-    "engine-event": _refused("engine-event", "not supported yet"),
-    "stream-event": _refused("stream-event", "not supported yet"),
+    "decode-event": _event("decode-event"),
+    "engine-event": _event("engine-event"),
+    "stream-event": _event("stream-event"),
     "nfq_set_mark": Keyword(_ignored),
     "geoip": _refused("geoip", "needs a database of countries, which this engine doesn't read"),
     "iprep": _refused("iprep", "IP reputation is not supported"),
