@@ -51,7 +51,7 @@ def main() -> None:
     length = np.array([len(frame) for frame in held], np.uint32)
     offset = np.concatenate([[0], np.cumsum(length, dtype=np.int64)[:-1]]).astype(np.int64)
     ready = bench()
-    verdict = Verdict(True, digest(ready.program, ready.image.context), "benchmark", writes_packet=False)
+    verdict = Verdict(True, digest(ready.image.as_loaded(), ready.image.context), "benchmark", writes_packet=False)
     unchecked, checked = host(ready.image, ready.machine, verdict), host(ready.image, ready.machine)
 
     def one_by_one(count: int) -> float:

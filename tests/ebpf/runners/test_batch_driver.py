@@ -54,7 +54,7 @@ def loaded(*instructions, maps=(), context=XDP, verified=False, writes=True):
     held = create_all(maps)
     machine = Machine(context, held)
     image = prepare(Program(tuple(instructions), maps=tuple(maps)), held, context=context)
-    verdict = Verdict(True, digest(image.program, context), "test", writes_packet=writes) if verified else None
+    verdict = Verdict(True, digest(image.as_loaded(), context), "test", writes_packet=writes) if verified else None
     return host(image, machine, verdict)
 
 

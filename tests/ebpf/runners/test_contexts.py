@@ -51,7 +51,7 @@ RUNNERS = {
     "interpret": interpret,
     "host": host,
     "host, verified": lambda image, machine: host(
-        image, machine, Verdict(True, digest(image.program, image.context), "test")
+        image, machine, Verdict(True, digest(image.as_loaded(), image.context), "test")
     ),
     "unicorn-arm64": lambda image, machine: emulate(image, machine, "arm64"),
 }

@@ -24,7 +24,7 @@ FRAMES = traffic.frames(1, 120)
 
 
 def accept(image, machine):
-    return Verdict(True, digest(image.program, image.context), "test")
+    return Verdict(True, digest(image.as_loaded(), image.context), "test")
 
 
 RUNNERS = {

@@ -42,7 +42,7 @@ MAPS = (PROGRAMS, COUNT)
 
 
 def verdict(image):
-    return Verdict(True, digest(image.program, image.context), "test")
+    return Verdict(True, digest(image.as_loaded(), image.context), "test")
 
 
 RUNNERS = {

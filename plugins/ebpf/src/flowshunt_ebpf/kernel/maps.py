@@ -46,7 +46,7 @@ class KernelMaps:
         try:
             for m in self.maps:
                 if id(m) not in self._fds:
-                    self._fds[id(m)] = load.create_map(m.definition, btf_fd=self.btf_fd)
+                    self._fds[id(m)] = load.create_map(m.as_loaded(m.definition), btf_fd=self.btf_fd)
                 fd = self._fds[id(m)]
                 for key, inner in _inner(m):
                     if id(inner) not in self._fds:

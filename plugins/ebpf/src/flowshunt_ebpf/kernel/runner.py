@@ -116,7 +116,7 @@ class KernelProgram:
         self.info = load.program_info(self._fd)
         # It saw bare memory of one size only; a run may have less.
         accepted = image.context is not MEMORY
-        self.verdict = Verdict(accepted, digest(image.program, image.context), syscall.release(), self.log)
+        self.verdict = Verdict(accepted, digest(image.as_loaded(), image.context), syscall.release(), self.log)
 
     def _load_targets(self) -> None:
         """Load the programs that the machine's program arrays name."""

@@ -4,10 +4,12 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import attrs
+
 from flowshunt.errors import InputError
 from flowshunt_ebpf.maps import header as h
 from flowshunt_ebpf.maps.map import ANY, NO_EXIST, Map, round8
-from flowshunt_ebpf.program import MapType
+from flowshunt_ebpf.program import MapDefinition, MapType
 
 
 class ArrayMap(Map):
@@ -33,6 +35,26 @@ class ArrayMap(Map):
         if contents:
             self.values_view[: len(contents)] = contents
 
+    frozen: bool = False
+
+    def as_loaded(self, definition: MapDefinition) -> MapDefinition:
+        """See `Map.as_loaded`."""
+        if not definition.is_constant:
+            return definition
+        now = bytes(self.values_view[: definition.value_size])
+        before = (definition.contents or b"").ljust(definition.value_size, b"\0")
+        return definition if now == before else attrs.evolve(definition, contents=now)
+
+    def freeze(self) -> None:
+        """See `Map.freeze`."""
+        if self.definition.is_constant and not self.frozen:
+            self.frozen = True
+            self.values_view = self.values_view.toreadonly()
+
+    def _changes(self) -> None:
+        if self.frozen:
+            raise self.wrong("a program is loaded that rests on its constants", "set them before")
+
     @property
     def value_address(self) -> int | None:
         """Values are named directly, as global variables are."""
@@ -50,6 +72,7 @@ class ArrayMap(Map):
 
     def update(self, key: bytes, value: bytes, flags: int = ANY) -> None:
         """See `Map.update`. Entries of arrays exist always."""
+        self._changes()
         index = self._index(key)
         self._refused(-7 if index is None else -17 if flags == NO_EXIST else 0, "update")
         assert index is not None
@@ -58,12 +81,14 @@ class ArrayMap(Map):
 
     def clear(self) -> None:
         """Set all of it to zero."""
+        self._changes()
         self.values_view[:] = bytes(self.values_bytes)
 
     def write(self, keys: Any, values: Any) -> None:
         """See `Map.write`; in one step."""
         import numpy as np
 
+        self._changes()
         d = self.definition
         rows = len(keys)
         flat_keys, flat = self._flat(keys, values)

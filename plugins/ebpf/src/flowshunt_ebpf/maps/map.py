@@ -141,6 +141,13 @@ class Map:
         first = self.values_address + self.value_offset
         return [(first, self.values_bytes - self.value_offset, self.stride, limit, self.writable)]
 
+    def as_loaded(self, definition: MapDefinition) -> MapDefinition:
+        """A definition of it with its constants as they stand now; the same one where they are as it says."""
+        return definition
+
+    def freeze(self) -> None:
+        """Let nobody change its constants any more, if it has some: a program is loaded whose verdict rests on them."""
+
     def inner_maps(self) -> tuple["Map", ...]:
         """The maps that are in it now."""
         return ()

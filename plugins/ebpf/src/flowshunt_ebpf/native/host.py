@@ -79,6 +79,8 @@ class HostProgram:
                 f"program {image.program.name}",
                 "verify exactly what is to run",
             )
+        if verdict is not None:
+            image.freeze()
         self.image = image
         self.machine = machine
         self.verdict = verdict
@@ -112,6 +114,7 @@ class HostProgram:
         for number, (image, verdict) in enumerate(zip(self.machine.programs, self.machine.verdicts, strict=True), 1):
             if not self.checked and (verdict is None or not verdict.covers(image)):
                 continue  # without a verdict it may not run beside unchecked code: its slot is as good as empty
+            image.freeze()
             bind_all(image, self.machine, checked=self.checked)
             code = self._compile(image)
             memory = CodeMemory(code.code)

@@ -94,6 +94,21 @@ class Image:
     helpers: frozenset[int]
     sites: tuple[Site, ...] = ()
 
+    def as_loaded(self) -> Program:
+        """The program with the constants of its maps as they stand now, which is what a verifier has to look at.
+
+        Whoever loads it may have set them since the object was read.
+        """
+        definitions = tuple(m.as_loaded(d) for d, m in zip(self.program.maps, self.maps, strict=True))
+        if all(new is old for new, old in zip(definitions, self.program.maps, strict=True)):
+            return self.program
+        return attrs.evolve(self.program, maps=definitions)
+
+    def freeze(self) -> None:
+        """Let nobody change the constants of its maps any more."""
+        for m in self.maps:
+            m.freeze()
+
 
 def context_of(program: Program) -> Context:
     """The context of a program's type. Raises InputError where programs of its type don't run here."""

@@ -30,11 +30,11 @@ class Verdict:
 
     def covers(self, image: Image) -> bool:
         """Whether it accepts exactly this program, with these maps and this context."""
-        return self.accepted and self.digest == digest(image.program, image.context)
+        return self.accepted and self.digest == digest(image.as_loaded(), image.context)
 
 
 def digest(program: Program, context: Context) -> bytes:
-    """What a verdict is about: instructions, the maps' types and sizes, and the context."""
+    """What a verdict is about: instructions, the maps' types and sizes, constants, and the context."""
     whole = hashlib.sha256(program.encode())
     whole.update(f"{context.name} {len(program.maps)}".encode())
     for definition in program.maps:
@@ -46,4 +46,6 @@ def _add_map(whole: "hashlib._Hash", definition: MapDefinition | None) -> None:
     while definition is not None:
         sizes = (definition.type, definition.key_size, definition.value_size, definition.max_entries, definition.flags)
         whole.update(struct.pack("<5Q", *sizes))
+        if definition.is_constant:
+            whole.update((definition.contents or b"").ljust(definition.value_size, b"\0"))
         definition = definition.inner

@@ -101,6 +101,11 @@ class MapDefinition:
     numa_node: int | None = None
 
     @property
+    def is_constant(self) -> bool:
+        """Whether it has contents that nothing changes any more once the program is loaded, such as .rodata."""
+        return self.contents is not None and bool(self.flags & MapFlag.RDONLY_PROG)
+
+    @property
     def type_name(self) -> str:
         """The type's name in lower case, as the kernel's tools write it; the number where it is not known."""
         try:

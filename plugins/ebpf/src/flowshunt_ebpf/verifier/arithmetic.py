@@ -152,6 +152,8 @@ def _with_pointer(run: "Analysis", op: int, wide: bool, dst: int, old: Value, sr
             f"r{dst} is {describe(old)}, r{src} is {describe(other)}",
             "pointers are only subtracted from each other",
         )
+    if op == SUB and not wide:
+        return _LOW_NUMBER
     if old.kind == SCALAR:
         if op != ADD or not wide:
             raise UnsafeError(
@@ -162,8 +164,6 @@ def _with_pointer(run: "Analysis", op: int, wide: bool, dst: int, old: Value, sr
             )
         return moved(run, src, other, old, ADD)
     if not wide:
-        if op == SUB:
-            return _LOW_NUMBER
         raise UnsafeError(
             "pointer-arithmetic",
             "32-bit arithmetic on pointers is not allowed",

@@ -59,6 +59,14 @@ class MapFacts:
         return bool(self.definition.flags & MapFlag.WRONLY_PROG)
 
     @property
+    def constants(self) -> bytes | None:
+        """The bytes of its only value where nothing can change them: not the program, nor others once it is loaded."""
+        d = self.definition
+        if not d.is_constant or d.type != MapType.ARRAY or d.max_entries != 1:
+            return None
+        return (d.contents or b"").ljust(d.value_size, b"\0")
+
+    @property
     def lock(self) -> int | None:
         """Where in a value its spin lock is; None: it has none."""
         return next((at for name, at, _ in self.special if name == LOCK), None)

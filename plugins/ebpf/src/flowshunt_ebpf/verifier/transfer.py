@@ -83,6 +83,9 @@ def _loaded(
         run.note_access(state.index, False)
         if kind == STACK:
             value = _stack_load(run, state, name, pointer, offset, first, last, size)
+        elif kind == MAP_VALUE and pointer.scalar.is_const and pointer.of.constants is not None:
+            at = pointer.offset + pointer.scalar.smin + offset
+            value = constant(int.from_bytes(pointer.of.constants[at : at + size], "little"))
         else:
             value = UNKNOWN_BYTES[size]
     if signed:
