@@ -13,6 +13,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "optimize": ("flowshunt_ebpf.cli.optimize:optimize_command", "Put native operations into a program, each proved."),
     "run": ("flowshunt_ebpf.cli.run_program:run", "Run a program on a packet or on bare memory."),
     "bench": ("flowshunt_ebpf.cli.bench:bench", "Time a program on several runners."),
+    "prove": ("flowshunt_ebpf.cli.prove:prove", "Prove native operations, by two solvers."),
     "conformance": ("flowshunt_ebpf.cli.conformance:conformance", "Answer the public conformance suite."),
 }
 """Command to the place of its click command ("module:attribute") and its one line of help."""
