@@ -31,8 +31,10 @@ def exact_emit(emit: Emit, code: bytes) -> bytes:
 def exact_site(site: Replacement) -> bytes:
     """A site's obligation, byte by byte."""
     lost = sorted(site.lost.items())
-    head = f"site {site.live_out} {lost} {site.disjoint} {len(site.original)} {len(site.rewritten)} "
-    return head.encode() + encode(site.original) + encode(site.rewritten)
+    head = (
+        f"site {len(site.context)} {site.live_out} {lost} {site.disjoint} {len(site.original)} {len(site.rewritten)} "
+    )
+    return head.encode() + encode(site.context) + encode(site.original) + encode(site.rewritten)
 
 
 def renamed_emit(emit: Emit) -> bytes:
@@ -51,7 +53,8 @@ def renamed_emit(emit: Emit) -> bytes:
 def renamed_site(site: Replacement) -> bytes:
     """A site's obligation, but for the names of registers."""
     names = Renaming(())
-    parts = ["site", *(names.instruction(i) for i in site.original), "by"]
+    parts = ["site", *(names.instruction(i) for i in site.context), "then"]
+    parts += [*(names.instruction(i) for i in site.original), "by"]
     parts += [names.instruction(i) for i in site.rewritten]
     live = {half: sum(1 << r for r in range(11) if site.live_out >> (2 * r + half) & 1) for half in range(2)}
     return names.finish(parts, site.disjoint, {**live, **{2 + index: mask for index, mask in site.lost.items()}})

@@ -87,6 +87,19 @@ def run_ebpf(
     return values, accesses
 
 
+def straight_end(code: Sequence[Instruction]) -> tuple[Instruction, ...]:
+    """The longest end of a run that has semantics here and no jump."""
+    kept = len(code)
+    while kept:
+        i = code[kept - 1]
+        if i.cls in (JMP, JMP32) or check(i) is not None or (i.opcode != LD_IMM64 and i.cls not in _CLASS):
+            break
+        if (i.cls == STX and i.mode != MEM) or (i.op == MOV and i.cls == ALU64 and i.opcode & X and i.offset == 1):
+            break
+        kept -= 1
+    return tuple(code[kept:])
+
+
 def _lose(terms: Terms, values: dict[str, Term], registers: int) -> None:
     for number, name in enumerate(REGISTERS):
         if registers >> number & 1:

@@ -125,7 +125,8 @@ class Replacement:
     Attributes:
         live_out: what is live where both end: a set as in `program.live_set`, its stack part aside.
         lost: by index in `rewritten`, registers that native code leaves undefined there, one bit each.
-        disjoint: memory that may be taken not to overlap.
+        disjoint: memory that may be taken not to overlap, by the registers' values where both start.
+        context: instructions that always run straight before either.
     """
 
     original: tuple[Instruction, ...]
@@ -133,6 +134,7 @@ class Replacement:
     live_out: int
     lost: Mapping[int, int] = attrs.field(factory=dict)
     disjoint: tuple[Disjoint, ...] = ()
+    context: tuple[Instruction, ...] = ()
 
 
 def site_obligation(site: Replacement, asked: Asked, plan: tuple[bool, ...] = ()) -> Obligation:
@@ -140,7 +142,9 @@ def site_obligation(site: Replacement, asked: Asked, plan: tuple[bool, ...] = ()
     terms = asked.terms
     start = initial(terms, dict.fromkeys(REGISTERS, 64))
     inputs = tuple(start[name] for name in REGISTERS)
-    assumed, given = _assumed_apart(terms, site.disjoint, inputs)
+    terms.apart = []
+    start, _ = run_ebpf(terms, start, site.context)
+    assumed, given = _assumed_apart(terms, site.disjoint, tuple(start[name] for name in REGISTERS))
     terms.apart = list(assumed)
     wanted, _ = run_ebpf(terms, start, site.original)
     after, _ = run_ebpf(terms, start, site.rewritten, site.lost)

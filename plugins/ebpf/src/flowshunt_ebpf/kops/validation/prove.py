@@ -12,6 +12,7 @@ from flowshunt.proof_sequence import broken_rule
 from flowshunt_ebpf.kops.validation.cache import PROCESS, ProofCache, default_cache, digest
 from flowshunt_ebpf.kops.validation.canonical import exact_emit, exact_site, renamed_emit, renamed_site
 from flowshunt_ebpf.kops.validation.decide import TIMEOUT, decide
+from flowshunt_ebpf.kops.validation.ebpf_semantics import straight_end
 from flowshunt_ebpf.kops.validation.forward import NotModelledError
 from flowshunt_ebpf.kops.validation.obligations import Emit, Replacement, emit_obligation, site_obligation
 from flowshunt_ebpf.kops.validation.obligations import decode as decode_machine_code
@@ -132,6 +133,7 @@ def prove_site(
     *,
     lost: Mapping[int, int] | None = None,
     disjoint: Sequence[Disjoint] = (),
+    context: Sequence[Instruction] = (),
     prover: Prover | None = None,
 ) -> Proof | Refusal:
     """Prove that what replaces instructions of a program does what they did, as far as anything reads it afterwards.
@@ -142,6 +144,9 @@ def prove_site(
         lost: by index in `rewritten` (its length: the end), registers that native code leaves undefined there, one bit
             each.
         disjoint: ranges that are known not to overlap, from the values that registers have at the start.
+        context: instructions that always run straight before either, the last one last: what they put into registers
+            and memory may be needed. Looked at only where there is no proof without, and as far back as they have
+            semantics here and don't jump.
         prover: how; None: as loading programs does.
 
     Raises CapabilityError where a solver is not installed.
@@ -150,8 +155,17 @@ def prove_site(
     lost = {index: mask for index, mask in (lost or {}).items() if mask}
     live = live_out & live_set.ALL_REGISTERS
     site = Replacement(tuple(original), tuple(rewritten), live, lost, tuple(disjoint))
+    found = _site(site, prover)
+    before = straight_end(context)
+    if isinstance(found, Proof) or not before:
+        return found
+    with_context = _site(attrs.evolve(site, context=before), prover)
+    return with_context if isinstance(with_context, Proof) else found
+
+
+def _site(site: Replacement, prover: Prover) -> Proof | Refusal:
     exact = digest(exact_site(site))
-    if site.original == site.rewritten and not lost:
+    if site.original == site.rewritten and not site.lost:
         return Proof(SITE, exact, source="identical")
     if found := _kept(prover, exact):
         return Proof(SITE, exact, source=found, disjoint=site.disjoint)
