@@ -1,6 +1,7 @@
 """The analysis: every path of a program is followed, until it ends or meets what is known already."""
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from flowshunt.insn import (
@@ -45,7 +46,6 @@ from flowshunt_ebpf.verifier.map_facts import map_facts
 from flowshunt_ebpf.verifier.prototypes import PROTOTYPES
 from flowshunt_ebpf.verifier.pruning import Visits
 from flowshunt_ebpf.verifier.rejection import Rejection, Step, UnsafeError
-from flowshunt_ebpf.verifier.relevance import Relevance
 from flowshunt_ebpf.verifier.scalar import unsigned_range
 from flowshunt_ebpf.verifier.stack import Stack
 from flowshunt_ebpf.verifier.stack_depth import callees, nested, with_tail_calls
@@ -94,7 +94,7 @@ class Analysis:
     Args:
         flow: its control flow, of right form.
         context: what r1 is.
-        relevance: which numbers matter.
+        matters, controls: which numbers matter, and which control loops: see `relevance`.
         limits: how far to go.
         width: how many states alike are kept at a point before they are joined; 0: none ever are.
         deadline: when to give up, by `time.monotonic`.
@@ -108,7 +108,15 @@ class Analysis:
     )
 
     def __init__(
-        self, flow: ControlFlow, context: Context, relevance: Relevance, limits: Limits, *, width: int, deadline: float
+        self,
+        flow: ControlFlow,
+        context: Context,
+        matters: Sequence[int],
+        controls: Sequence[int],
+        limits: Limits,
+        *,
+        width: int,
+        deadline: float,
     ) -> None:
         program = flow.program
         self.flow = flow
@@ -127,8 +135,8 @@ class Analysis:
         self.visits = Visits(
             live.live_in,
             live.live_out,
-            relevance.matters,
-            relevance.controls,
+            matters,
+            controls,
             width=width,
             most=limits.states,
             total=limits.kept_states,

@@ -1,7 +1,7 @@
 """Where paths meet: states that were looked at before are kept, so that none is followed that one of them has in it.
 
 A state is kept at each point where paths meet (and after calls), without what is dead there and without the numbers
-that don't matter (see `relevance`); it is followed in just that form, so nothing depends on either analysis being right.
+that don't matter (see `relevance`). It is followed in just that form, so nothing depends on these analyses being right.
 
 A state that one kept before includes is not followed again, if all that followed from the other was looked at already,
 or if the cycle between them ends by itself when the program runs (callbacks, may_goto). The same state again on one
@@ -155,6 +155,11 @@ def covers(old: State, new: State) -> bool:
     return old.lock[0] is new.lock[0] and ids.setdefault(old.lock[1], new.lock[1]) == new.lock[1]
 
 
+def _again(old: State, new: State) -> bool:
+    """Whether a state is the same as before, in the same run of its function: a callback's next call is another one."""
+    return old.frames[-1].entered is new.frames[-1].entered and covers(old, new) and covers(new, old)
+
+
 def _value_covers(a: Value, b: Value, ids: dict[int, int]) -> bool:
     """Whether `a` includes `b`. `ids`: which id of the one state stands for which of the other."""
     kind = a.kind
@@ -235,7 +240,7 @@ class Visits:
             bucket = point[key] = _Bucket()
         digest = contents(state)
         same = bucket.exact.get(digest)
-        if same is not None and same.open and not ends and covers(same.state, state) and covers(state, same.state):
+        if same is not None and same.open and not ends and _again(same.state, state):
             raise UnsafeError(
                 "infinite-loop",
                 "a loop must come to an end",
@@ -361,13 +366,13 @@ class Visits:
     # Joining
 
     def _control(self, state: State) -> tuple[Any, ...]:
-        """The numbers of a state that control loops."""
+        """The known numbers of a state that control loops; numbers that are not known unroll none."""
         parts: list[Any] = []
         last = len(state.frames) - 1
         for n, frame in enumerate(state.frames):
             if n < last:
                 call = state.frames[n + 1].call
-                controls = self.controls[call] | self.controls[call + 1]
+                controls = self.controls[call + 1]
             else:
                 controls = self.controls[state.index]
             if not controls:
@@ -375,12 +380,13 @@ class Visits:
             for r in range(10):
                 if controls >> r & 1:
                     value = frame.registers[r]
-                    parts.append(None if value is None else value.scalar)
+                    parts.append(value.scalar.value if value is not None and value.scalar.is_const else None)
             if controls >> 16:
                 cells = frame.stack.cells
                 for offset in sorted(cells):
                     if controls >> 16 + (512 + offset >> 3) & 1:
-                        parts.append((n, offset, cells[offset][1].scalar))
+                        scalar = cells[offset][1].scalar
+                        parts.append((n, offset, scalar.value if scalar.is_const else None))
         return tuple(parts)
 
     def _join(self, state: State, other: State) -> None:

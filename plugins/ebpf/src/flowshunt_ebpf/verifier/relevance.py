@@ -51,9 +51,16 @@ _ARGUMENTS: Final = 0b111110
 
 @attrs.frozen
 class Relevance:
-    """What matters before each instruction, and what controls loops there."""
+    """What matters at each instruction.
+
+    Attributes:
+        matters: what may flow into anything that the verdict asks for, or into a comparison.
+        least: the same without comparisons outside of loops: those tell paths apart, which is seldom needed.
+        controls: what may flow into a comparison inside of a loop.
+    """
 
     matters: Sequence[int]
+    least: Sequence[int]
     controls: Sequence[int]
 
 
@@ -66,10 +73,13 @@ def relevance(flow: ControlFlow, checked_result: bool) -> Relevance:
     """Compute both flows. `checked_result`: whether the program's own result must be in a range."""
     effects = [effect(i) for i in flow.program.instructions]
     pointers = stack_pointers(flow, effects)
-    matters = _Flow(flow, pointers, None, checked_result).run()
     loops = in_loops(flow)
-    controls = _Flow(flow, pointers, loops, False).run() if any(loops) else [0] * len(matters)
-    return Relevance(matters, controls)
+    every = [True] * len(loops)
+    return Relevance(
+        _Flow(flow, pointers, every, True, checked_result).run(),
+        _Flow(flow, pointers, loops, True, checked_result).run(),
+        _Flow(flow, pointers, loops, False, False).run(),
+    )
 
 
 def in_loops(flow: ControlFlow) -> list[bool]:
@@ -117,14 +127,20 @@ def in_loops(flow: ControlFlow) -> list[bool]:
 
 
 class _Flow:
-    """One backward flow. With `loops` only jumps inside of loops count, else all that the verdict asks for."""
+    """One backward flow.
+
+    Args:
+        compared: the blocks whose comparisons count.
+        every: whether all else that the verdict asks for counts, too.
+    """
 
     def __init__(
-        self, flow: ControlFlow, pointers: StackPointers, loops: list[bool] | None, checked_result: bool
+        self, flow: ControlFlow, pointers: StackPointers, compared: list[bool], every: bool, checked_result: bool
     ) -> None:
         self.flow = flow
         self.pointers = pointers
-        self.loops = loops
+        self.compared = compared
+        self.every = every
         self.checked_result = checked_result
         self.block_in = [0] * len(flow.blocks)
         self.before = [0] * len(flow.block_of)
@@ -156,7 +172,7 @@ class _Flow:
     def _through(self, number: int, after: int) -> int:
         block = self.flow.blocks[number]
         instructions = self.flow.program.instructions
-        looped = self.loops is None or self.loops[number]
+        looped = self.compared[number]
         for index in range(block.end - 1, block.start - 1, -1):
             after = self._step(index, instructions[index], after, looped, block.subprogram)
             self.before[index] = after
@@ -165,7 +181,7 @@ class _Flow:
     def _step(self, index: int, i: Instruction, after: int, looped: bool, subprogram: int) -> int:
         opcode = i.opcode
         cls = opcode & 7
-        every = self.loops is None
+        every = self.every
         if cls in (ALU64, ALU):
             dst = 1 << i.dst
             if not after & dst:
@@ -228,14 +244,14 @@ class _Flow:
             callee = self.flow.calls.get(index)
             if callee is not None:
                 after |= self.block_in[self.flow.entries[callee]] & _ARGUMENTS
-            if self.pointers.arguments.get(index):
+            if every and self.pointers.arguments.get(index):
                 after |= WORDS
             return after
         prototype = PROTOTYPES.get(i.imm)
         if prototype is None:
             return after
         if prototype.callback is not None:
-            return after | _ARGUMENTS | WORDS
+            return after | _ARGUMENTS | WORDS if every else after
         if every:
             for position, arg in enumerate(prototype.args):
                 if arg is not Arg.ANYTHING:

@@ -17,9 +17,11 @@ from flowshunt_ebpf.verifier.stack_depth import check_stack
 from flowshunt_ebpf.verifier.structure import StructureError, checked_flow
 from flowshunt_ebpf.verifier.verdict import VERIFIER, Effort, VerifierVerdict
 
-_WIDTHS: Final = (16, 128, 0)
-"""How many states alike are kept at a point before they are joined: joining keeps the effort near linear, and where it
-costs the acceptance the analysis begins anew with more of them; 0: none are joined."""
+_ATTEMPTS: Final = ((False, 4), (True, 16), (True, 128), (True, 0))
+"""Whether numbers that are only compared matter, and how many states alike are kept at a point before they are joined.
+
+Forgetting and joining keep the effort near linear. Where they cost the acceptance the analysis begins anew with less of
+them; 0: no states are joined."""
 
 
 def verify(program: Program, *, context: Context | None = None, limits: Limits | None = None) -> VerifierVerdict:
@@ -54,11 +56,12 @@ class _Verification:
         rejection: Rejection | None = None
         checked = result_limit(self.program.type, self.program.attach_type) is not None
         matters = relevance(flow, checked)
-        for width in _WIDTHS:
+        for compared, width in _ATTEMPTS:
             analysis = Analysis(
                 flow,
                 self.context,
-                matters,
+                matters.matters if compared else matters.least,
+                matters.controls,
                 self.limits,
                 width=width,
                 deadline=self.start + self.limits.seconds,
@@ -70,7 +73,7 @@ class _Verification:
                 self._count(analysis)
                 if rejection is None or not stopped.rejection.limit:
                     rejection = stopped.rejection
-                if stopped.rejection.limit or not analysis.visits.joined:
+                if stopped.rejection.limit or (compared and not analysis.visits.joined):
                     break
                 continue
             self._count(analysis)
