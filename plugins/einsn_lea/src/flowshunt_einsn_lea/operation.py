@@ -19,7 +19,7 @@ LAYOUT: Final = Layout(
     number("times", 1),
     number("wide", 1),
 )
-"""`scaled`: where the scaled index goes while dst holds the base. `times`: index and base are one, and the plain form is
+"""`scaled`: where the scaled index goes while dst holds the base. `times`: index and base are one, the plain form is
 a product with 3, 5 or 9."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from flowshunt.host_registers import HostRegisters
-from flowshunt.insn import ALU, ALU64, ATOMIC, CALL_K, LD_IMM64, LDX, MEM, STX, R10, Instruction, ja
+from flowshunt.insn import ALU, ALU64, ATOMIC, CALL_K, LD_IMM64, LDX, MEM, R10, STX, Instruction, ja
 from flowshunt.operation import ExtendedOperation, NativeEmit
 from flowshunt.payload import Layout, Values, signed, source
 from flowshunt.recognition import Match, View
