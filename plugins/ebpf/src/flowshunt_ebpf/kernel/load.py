@@ -60,7 +60,7 @@ def create_map(definition: MapDefinition, *, inner_fd: int = 0, btf_fd: int = 0)
             definition.type,
             definition.key_size,
             definition.value_size,
-            definition.max_entries,
+            definition.max_entries or _implied_entries(definition),
             definition.flags & ~int(MapFlag.INNER_MAP) | _implied_flags(definition),
             inner_fd,
             0,
@@ -90,6 +90,11 @@ def create_map(definition: MapDefinition, *, inner_fd: int = 0, btf_fd: int = 0)
 
 def _implied_flags(definition: MapDefinition) -> int:
     return MapFlag.NO_PREALLOC if definition.type == MapType.LPM_TRIE else 0
+
+
+def _implied_entries(definition: MapDefinition) -> int:
+    """As libbpf does: an array of perf events that says nothing has one for each processor."""
+    return (os.cpu_count() or 1) if definition.type == MapType.PERF_EVENT_ARRAY else 0
 
 
 def _element(command: int, fd: int, key: bytes, value: ctypes.Array[ctypes.c_char] | None, flags: int = 0) -> None:
