@@ -44,16 +44,20 @@ class Node:
         open: paths from here that were not followed to their end yet.
         bucket: where it is kept.
         digest: a hash of its contents.
+        control: what controls loops in it.
     """
 
-    __slots__ = ("bucket", "digest", "open", "parent", "state")
+    __slots__ = ("bucket", "control", "digest", "open", "parent", "state")
 
-    def __init__(self, state: State, parent: "Node | None", bucket: "_Bucket", digest: int) -> None:
+    def __init__(
+        self, state: State, parent: "Node | None", bucket: "_Bucket", digest: int, control: tuple[Any, ...]
+    ) -> None:
         self.state = state
         self.parent = parent
         self.open = 1
         self.bucket = bucket
         self.digest = digest
+        self.control = control
 
     def close(self) -> None:
         """A path from here ended."""
@@ -63,7 +67,7 @@ class Node:
             if node.open:
                 return
             bucket = node.bucket
-            bucket.closed.append(node)
+            bucket.closed.setdefault(node.control, []).append(node)
             if bucket.exact.get(node.digest) is node:
                 del bucket.exact[node.digest]
             node = node.parent
@@ -73,7 +77,7 @@ class _Bucket:
     """The kept states of one shape at one point.
 
     Attributes:
-        closed: all that follows from them was looked at; oldest first.
+        closed: all that follows from them was looked at; by what controls loops in them, oldest first.
         exact: those that are not, by the hash of their contents.
         alike: kept states by what controls loops in them, where states are joined.
         opened: the latest states, for points where every cycle ends by itself.
@@ -83,7 +87,7 @@ class _Bucket:
     __slots__ = ("alike", "closed", "exact", "opened", "widened")
 
     def __init__(self) -> None:
-        self.closed: list[Node] = []
+        self.closed: dict[tuple[Any, ...], list[Node]] = {}
         self.exact: dict[int, Node] = {}
         self.alike: dict[Any, list[Node]] = {}
         self.opened: list[Node] = []
@@ -138,13 +142,17 @@ def covers(old: State, new: State) -> bool:
     ids: dict[int, int] = {}
     for before, now in zip(old.frames, new.frames, strict=True):
         for a, b in zip(before.registers, now.registers, strict=True):
-            if a is None:
+            if a is None or (a is b and not a.id and not a.reference):
                 continue
             if b is None or not _value_covers(a, b, ids):
                 return False
-        load = now.stack.load
-        for offset, (size, a) in before.stack.cells.items():
-            found = load(offset, size)
+        cells = now.stack.cells
+        for offset, cell in before.stack.cells.items():
+            there = cells.get(offset)
+            if there is cell and not cell[1].id and not cell[1].reference:
+                continue
+            size, a = cell
+            found = there[1] if there is not None and there[0] == size else now.stack.load(offset, size)
             if found is None or not _value_covers(a, found, ids):
                 return False
     for one, other in zip(old.references, new.references, strict=True):
@@ -247,7 +255,8 @@ class Visits:
                 "the program is in the same state here as it was some steps before",
                 "change what the loop's condition depends on, or use bpf_loop",
             )
-        if self._known(bucket, state):
+        control = self._control(state)
+        if self._known(bucket, state, control):
             return False
         if ends:
             opened = [node for node in bucket.opened if node.open]
@@ -258,30 +267,35 @@ class Visits:
                 self._widen(state, opened[-1].state, bucket.widened > _MOST_WIDENED)
             bucket.opened = opened
             digest = contents(state)
-        elif self.width and self._join_alike(bucket, state):
-            if self._known(bucket, state):
+            digest, control = contents(state), self._control(state)
+        elif self.width and self._join_alike(bucket, state, control):
+            control = self._control(state)
+            if self._known(bucket, state, control):
                 return False
             digest = contents(state)
-        self._keep(bucket, state, digest, ends)
+        self._keep(bucket, state, digest, control, ends)
         return True
 
-    def _known(self, bucket: _Bucket, state: State) -> bool:
+    def _known(self, bucket: _Bucket, state: State, control: tuple[Any, ...]) -> bool:
         """Whether a state that was followed to its end includes this one."""
-        closed = bucket.closed
-        for at in range(len(closed) - 1, -1, -1):
-            if covers(closed[at].state, state):
-                if at < len(closed) - 1:  # what includes one often includes the next
-                    closed.append(closed.pop(at))
-                return True
-        if len(closed) > self.most:
-            gone = closed[: len(closed) - self.most]
-            del closed[: len(gone)]
-            self.kept -= len(gone)
+        for key, closed in bucket.closed.items():
+            # One whose loops stand elsewhere includes this one only where it does not know where they stand.
+            if key != control and None not in key:
+                continue
+            for at in range(len(closed) - 1, -1, -1):
+                if covers(closed[at].state, state):
+                    if at < len(closed) - 1:  # what includes one often includes the next
+                        closed.append(closed.pop(at))
+                    return True
+            if len(closed) > self.most:
+                gone = len(closed) - self.most
+                del closed[:gone]
+                self.kept -= gone
         return False
 
-    def _join_alike(self, bucket: _Bucket, state: State) -> bool:
+    def _join_alike(self, bucket: _Bucket, state: State, control: tuple[Any, ...]) -> bool:
         """Where many states are kept that what controls loops is equal in: make this one include them."""
-        alike = bucket.alike.get(self._control(state))
+        alike = bucket.alike.get(control)
         if alike is None or len(alike) < self.width:
             return False
         self.joined = True
@@ -289,8 +303,8 @@ class Visits:
             self._join(state, node.state)
         return True
 
-    def _keep(self, bucket: _Bucket, state: State, digest: int, ends: bool) -> None:
-        node = Node(state.copy(state.index), state.node, bucket, digest)
+    def _keep(self, bucket: _Bucket, state: State, digest: int, control: tuple[Any, ...], ends: bool) -> None:
+        node = Node(state.copy(state.index), state.node, bucket, digest, control)
         node.state.node = None
         state.node = node
         self.kept += 1
@@ -306,7 +320,7 @@ class Visits:
         if ends:
             bucket.opened.append(node)
         if self.width:
-            alike = bucket.alike.setdefault(self._control(state), [])
+            alike = bucket.alike.setdefault(control, [])
             if len(alike) >= 2 * self.width:
                 del alike[: self.width]
             alike.append(node)
@@ -386,7 +400,8 @@ class Visits:
                 for offset in sorted(cells):
                     if controls >> 16 + (512 + offset >> 3) & 1:
                         scalar = cells[offset][1].scalar
-                        parts.append((n, offset, scalar.value if scalar.is_const else None))
+                        parts.append((n, offset))
+                        parts.append(scalar.value if scalar.is_const else None)
         return tuple(parts)
 
     def _join(self, state: State, other: State) -> None:
