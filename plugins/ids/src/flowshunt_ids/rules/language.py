@@ -50,12 +50,13 @@ class TransformKeyword:
     """A transform of a buffer.
 
     prepare: takes the keyword's value and gives the function that is applied to buffers; raises `RuleError`.
-    value: as in `Keyword`.
+    value: as in `Keyword`. possible: whether a literal can be in what it makes.
     """
 
     name: str
     prepare: Callable[[str], Callable[[bytes], bytes]]
     value: bool | None = False
+    possible: Callable[[bytes], bool] = lambda _literal: True
 
 
 @attrs.frozen(eq=False)
@@ -105,11 +106,18 @@ class Language:
         return self.absent(name) or otherwise
 
 
+_CARRIERS = {"tcp.hdr": 6, "udp.hdr": 17, "icmpv4.hdr": 1, "icmpv6.hdr": 58}
+"""The IP protocol that has a buffer of packets."""
+
+
 def _sticky(buffer: BufferKeyword) -> Keyword:
     def read(rule: RuleBuilder, _value: str) -> None:
-        rule.open_buffer(buffer)
         if buffer.packet:
             rule.needs_packet = True
+            carrier = _CARRIERS.get(buffer.name)
+            if carrier is not None and rule.header.protocols is not None and carrier not in rule.header.protocols:
+                raise RuleError(f"{buffer.name}: can't be used with protocol {rule.header.protocol}")
+        rule.open_buffer(buffer)
 
     return Keyword(read, value=False)
 

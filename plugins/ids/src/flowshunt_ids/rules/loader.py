@@ -13,6 +13,7 @@ from flowshunt_ids.datasets import Datasets
 from flowshunt_ids.rules import store
 from flowshunt_ids.rules.classification import DEFAULT_PRIORITY, Classification
 from flowshunt_ids.rules.header import parse_header
+from flowshunt_ids.rules.keywords import UNQUOTED
 from flowshunt_ids.rules.keywords.builder import RuleBuilder
 from flowshunt_ids.rules.keywords.flow import TO_CLIENT, TO_SERVER
 from flowshunt_ids.rules.keywords.meta import check_requirements
@@ -21,6 +22,7 @@ from flowshunt_ids.rules.lexer import RuleError, find_sid, logical_lines, parse_
 from flowshunt_ids.rules.rule import (
     Action,
     BufferMatches,
+    BufferSize,
     Content,
     Dataset,
     Field,
@@ -78,6 +80,8 @@ def build_rule(
             raise RuleError(f"{name}: needs a value")
         if value is not None and keyword.value is False:
             raise RuleError(f"{name}: takes no value")
+        if value is not None and value[:1] == '"' and name in UNQUOTED:
+            raise RuleError(f"{name}: its value stands without quotes")
         keyword.read(builder, value or "")
         first_only = first_only and keyword.first_only
     if builder.sid is None:
@@ -94,6 +98,10 @@ def _finish(builder: RuleBuilder, first_only: bool, path: str, line: int) -> Rul
         first_only = False
     if (buffers or builder.app_conditions) and (builder.needs_packet or packet_buffers):
         raise RuleError("can't mix conditions on packets (dsize, flags, ttl ...) with buffers of an application layer")
+    if builder.needs_packet and builder.needs_stream:
+        raise RuleError("can't mix conditions on packets (dsize, flags, ttl ...) with flow:only_stream")
+    for each in (*buffers, *packet_buffers):
+        _check_size(each)
     if not payload and flow.stream is True:
         # Only a payload can be looked for in a stream.
         builder.tests.append(PacketTest(Field.IP_PROTOCOL, 256, 256))
@@ -142,6 +150,27 @@ def _finish(builder: RuleBuilder, first_only: bool, path: str, line: int) -> Rul
         scope=_scope(builder, header, first_only, bool(buffers)),
         alert=builder.alert,
     )
+
+
+def _check_size(buffer: BufferMatches) -> None:
+    """Raises `RuleError` where contents need more bytes than `bsize` leaves; counted as Suricata counts them."""
+    limit = next((match for match in buffer.matches if isinstance(match, BufferSize)), None)
+    if limit is None or limit.negated:
+        return
+    length, offset, first = 0, 0, True
+    for match in buffer.matches:
+        if not isinstance(match, Content) or (not first and not match.relative):
+            continue
+        shift = match.distance if isinstance(match.distance, int) else 0
+        if not first and match.negated:
+            if length + shift + (match.within if isinstance(match.within, int) else 0) > limit.high:
+                raise RuleError(f"bsize: {buffer.buffer} of {limit.high} bytes is too short for its contents")
+            continue
+        length += len(match.pattern) + shift
+        offset = max(offset, match.offset if isinstance(match.offset, int) else 0)
+        first = False
+    if length + offset > limit.high:
+        raise RuleError(f"bsize: {buffer.buffer} of {limit.high} bytes is too short for its contents")
 
 
 def _carriers(builder: RuleBuilder) -> Header:

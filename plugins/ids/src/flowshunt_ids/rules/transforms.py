@@ -103,10 +103,16 @@ def _pcrexform(value: str) -> Callable[[bytes], bytes]:
 
 
 TRANSFORMS: tuple[TransformKeyword, ...] = (
-    TransformKeyword("to_lowercase", _plain(bytes.lower)),
-    TransformKeyword("to_uppercase", _plain(bytes.upper)),
-    TransformKeyword("strip_whitespace", _plain(_strip_whitespace)),
-    TransformKeyword("compress_whitespace", _plain(_compress_whitespace)),
+    TransformKeyword("to_lowercase", _plain(bytes.lower), possible=lambda literal: literal == literal.lower()),
+    TransformKeyword("to_uppercase", _plain(bytes.upper), possible=lambda literal: literal == literal.upper()),
+    TransformKeyword(
+        "strip_whitespace", _plain(_strip_whitespace), possible=lambda literal: literal == _strip_whitespace(literal)
+    ),
+    TransformKeyword(
+        "compress_whitespace",
+        _plain(_compress_whitespace),
+        possible=lambda literal: literal == _compress_whitespace(literal),
+    ),
     TransformKeyword("url_decode", _plain(_url_decode)),
     TransformKeyword("to_md5", _plain(_digest("md5"))),
     TransformKeyword("to_sha1", _plain(_digest("sha1"))),

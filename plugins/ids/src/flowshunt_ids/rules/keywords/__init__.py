@@ -24,4 +24,10 @@ KEYWORDS: dict[str, Keyword] = {
 }
 """The keywords that belong to no application layer."""
 
-__all__ = ["KEYWORDS", "Keyword"]
+QUOTED = frozenset(
+    {"msg", "content", "pcre", "replace", "tos", "ip_proto", "reference", "metadata", "classtype", "priority"}
+)
+"""The keywords whose value may stand in quotes."""
+UNQUOTED = frozenset(KEYWORDS) - QUOTED
+
+__all__ = ["KEYWORDS", "UNQUOTED", "Keyword"]

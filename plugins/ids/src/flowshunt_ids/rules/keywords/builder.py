@@ -175,6 +175,9 @@ class RuleBuilder:
             draft = self._last if follow and self._last is not None else self.payload_draft
         draft.matches.append(match)
         if isinstance(match, Content):
+            for transform in draft.transforms if not match.negated else ():
+                if not self.language.transforms[transform.name].possible(match.pattern):
+                    raise RuleError(f"content: {match.pattern!r} is never left by {transform.name}")
             self._last_content = (draft, len(draft.matches) - 1)
         if not isinstance(match, BufferSize | DatasetMatch | ReputationMatch):
             self._last = draft

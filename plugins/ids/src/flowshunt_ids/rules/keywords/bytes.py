@@ -46,7 +46,7 @@ def _options(rule: RuleBuilder, parts: list[str], allowed: frozenset[str], keywo
         elif name == "multiplier":
             found[name] = whole_number(argument, f"{keyword}: multiplier", 1, 65535)
         elif name == "post_offset":
-            found[name] = variable_or_number(rule, argument.strip(), f"{keyword}: post_offset", -65535, 65535)
+            found[name] = whole_number(argument, f"{keyword}: post_offset", -65535, 65535)
         elif argument and not (name == "align" and keyword == "byte_extract"):
             raise RuleError(f"{keyword}: {name} takes no value")
         elif name == "align" and argument:
@@ -55,8 +55,6 @@ def _options(rule: RuleBuilder, parts: list[str], allowed: frozenset[str], keywo
                 raise RuleError(f"{keyword}: align is 2 or 4")
         else:
             found[name] = True
-    if "big" in found and "little" in found:
-        raise RuleError(f"{keyword}: big and little exclude each other")
     if "base" in found and "string" not in found:
         raise RuleError(f"{keyword}: a base needs 'string'")
     return found
@@ -84,7 +82,7 @@ def _byte_test(rule: RuleBuilder, value: str) -> None:
     form = _OPERATOR.fullmatch(operator)
     if form is None or not (form[1] or form[2]):
         raise RuleError(f"byte_test: {operator!r} is not an operator (< > = <= >= & ^, '!' before it)")
-    number = _number(rule, count, offset, options, "byte_test", 0 if "string" in options else 1)
+    number = _number(rule, count, offset, options, "byte_test", 0)
     target: int | str
     if wanted.lower().startswith("0x"):
         try:
@@ -94,13 +92,16 @@ def _byte_test(rule: RuleBuilder, value: str) -> None:
         if target >= 1 << 63:
             raise RuleError(f"byte_test: {wanted!r} is too large")
     else:
-        target = variable_or_number(rule, wanted, "byte_test", 0, 10**12)
+        target = variable_or_number(rule, wanted, "byte_test", -(1 << 63), (1 << 64) - 1)
+        if isinstance(target, int):
+            # Numbers are compared without a sign, and those that are read have 63 bits at most here.
+            target = min(target & ((1 << 64) - 1), (1 << 63) - 1)
     rule.add_match(ByteTest(number, form[2] or "=", target, negated=bool(form[1])), follow=number.relative)
 
 
 def _byte_jump(rule: RuleBuilder, value: str) -> None:
     count, offset, *rest = _parts(value, 2, "byte_jump")
-    allowed = _COMMON | {"bitmask", "multiplier", "align", "from_beginning", "from_end", "post_offset"}
+    allowed = _COMMON | {"multiplier", "align", "from_beginning", "from_end", "post_offset"}
     options = _options(rule, rest, allowed, "byte_jump")
     if "from_beginning" in options and "from_end" in options:
         raise RuleError("byte_jump: from_beginning and from_end exclude each other")
@@ -117,7 +118,7 @@ def _byte_jump(rule: RuleBuilder, value: str) -> None:
 
 def _byte_extract(rule: RuleBuilder, value: str) -> None:
     count, offset, name, *rest = _parts(value, 3, "byte_extract")
-    options = _options(rule, rest, _COMMON | {"multiplier", "align", "bitmask"}, "byte_extract")
+    options = _options(rule, rest, _COMMON | {"multiplier", "align"}, "byte_extract")
     extract = ByteExtract(
         _number(rule, count, offset, options, "byte_extract", 1),
         _new_variable(rule, name, "byte_extract"),
@@ -128,10 +129,8 @@ def _byte_extract(rule: RuleBuilder, value: str) -> None:
 
 
 def _new_variable(rule: RuleBuilder, name: str, keyword: str) -> str:
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", name):
+    if not name or not re.fullmatch(r"[^\s,]+", name):
         raise RuleError(f"{keyword}: {name!r} is not a name")
-    if name in rule.variables:
-        raise RuleError(f"{keyword}: {name!r} is set twice")
     rule.variables.append(name)
     return name
 

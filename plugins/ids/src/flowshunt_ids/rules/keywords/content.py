@@ -8,8 +8,8 @@ from flowshunt_ids.rules.keywords.builder import Keyword, RuleBuilder, unquoted,
 from flowshunt_ids.rules.lexer import RuleError
 from flowshunt_ids.rules.rule import MAX_SHIFT, Base64Decode, BufferSize, Content, FastPattern, IsDataAt
 
-MAX_CONTENT = 255
-"""The longest content in bytes, as in Suricata."""
+MAX_CONTENT = 8192
+"""The longest content in bytes; Suricata's rules are no longer."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]*")
 _HEX = frozenset("0123456789abcdefABCDEF")
@@ -41,6 +41,8 @@ def parse_pattern(text: str, what: str = "content") -> bytes:
             if escaped not in ('"', ";", ":", "\\"):
                 raise RuleError(f"{what}: '\\' must be written '\\\\' in {text!r}")
             out += escaped.encode()
+        elif letter == '"':
+            raise RuleError(f"{what}: '\"' must be written '\\\"' in {text!r}")
         else:
             out += letter.encode("utf-8", "surrogateescape")
     if in_hex:
@@ -142,8 +144,6 @@ def _startswith(rule: RuleBuilder, _value: str) -> None:
 
 def _endswith(rule: RuleBuilder, _value: str) -> None:
     content = rule.last_content("endswith")
-    if content.endswith:
-        raise RuleError("endswith: given twice for one content")
     rule.replace_content(attrs.evolve(content, endswith=True))
 
 

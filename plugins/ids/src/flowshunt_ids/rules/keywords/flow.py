@@ -29,10 +29,11 @@ def _flow(rule: RuleBuilder, value: str) -> None:
                 raise RuleError(f"flow: {word!r} after another direction")
             condition = attrs.evolve(condition, direction=_DIRECTIONS[word])
         elif word in ("established", "not_established", "stateless"):
-            if condition.established is not None or stateless:
+            other = "not_established" if condition.established is False else ""
+            if (condition.established is not None or stateless) and {other, word} != {"not_established", "stateless"}:
                 raise RuleError(f"flow: {word!r} after another state")
-            stateless = word == "stateless"
-            if not stateless:
+            stateless = stateless or word == "stateless"
+            if word != "stateless":
                 condition = attrs.evolve(condition, established=word == "established")
         elif word in ("only_stream", "no_stream"):
             if condition.stream is not None:
@@ -71,19 +72,18 @@ def _noalert(rule: RuleBuilder, _value: str) -> None:
 
 
 def _alert(rule: RuleBuilder, _value: str) -> None:
-    if rule.noalert:
-        raise RuleError("alert: contradicts noalert")
+    rule.noalert = False
     rule.alert = True
 
 
 def _bypass(rule: RuleBuilder, _value: str) -> None:
-    if rule.bypass:
-        raise RuleError("bypass: given twice")
     rule.bypass = True
 
 
-def _prefilter(_rule: RuleBuilder, _value: str) -> None:
+def _prefilter(rule: RuleBuilder, _value: str) -> None:
     """Which part of a rule is looked at first is this engine's own choice; the answer is the same."""
+    if not (rule.tests or rule.conditions or rule.app_conditions or rule.payload or rule.buffers or rule.flow):
+        raise RuleError("prefilter: nothing stands before it")
 
 
 FLOW_KEYWORDS = {

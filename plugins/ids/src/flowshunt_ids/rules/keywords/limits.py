@@ -24,12 +24,14 @@ def _settings(value: str, keyword: str, known: frozenset[str]) -> dict[str, str]
 
 
 def _limit(rule: RuleBuilder, found: dict[str, str], kind: str, keyword: str, tracks: tuple[str, ...]) -> None:
-    if rule.threshold is not None and "filter" in (kind, rule.threshold.kind):
-        raise RuleError(f"{keyword}: a rule takes one detection_filter, or thresholds")
+    # Suricata doesn't see the first one where a sticky buffer has been opened; both count then.
+    if rule.threshold is not None and rule.sticky is None:
+        raise RuleError(f"{keyword}: a rule takes one threshold or detection_filter")
     if found["track"] not in tracks:
         raise RuleError(f"{keyword}: track {found['track']!r} is not one of {', '.join(tracks)}")
-    count = whole_number(found["count"], f"{keyword}: count", 1, 0xFFFFFFFF)
-    seconds = whole_number(found["seconds"], f"{keyword}: seconds", 1, 0xFFFFFFFF)
+    least = int(kind == "filter")
+    count = whole_number(found["count"], f"{keyword}: count", least, 0xFFFFFFFF)
+    seconds = whole_number(found["seconds"], f"{keyword}: seconds", least, 0xFFFFFFFF)
     limit = Threshold(kind, found["track"], count, seconds)
     if rule.threshold is None:
         rule.threshold = limit

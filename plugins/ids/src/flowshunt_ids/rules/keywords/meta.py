@@ -32,7 +32,7 @@ def _gid(rule: RuleBuilder, value: str) -> None:
 def _rev(rule: RuleBuilder, value: str) -> None:
     if rule.rev is not None:
         raise RuleError("rev: given twice")
-    rule.rev = whole_number(value, "rev", 0, _MAX)
+    rule.rev = whole_number(value, "rev", 1, _MAX)
 
 
 def _priority(rule: RuleBuilder, value: str) -> None:

@@ -92,7 +92,7 @@ def _dsize(rule: RuleBuilder, value: str) -> None:
 def _bits(letters: str, table: dict[str, int], keyword: str) -> int:
     bits = 0
     for letter in letters:
-        bit = table.get(letter.upper())
+        bit = table.get(letter)
         if bit is None:
             raise RuleError(f"{keyword}: {letter!r} is not a flag")
         bits |= bit
@@ -198,6 +198,8 @@ def _ip_proto(rule: RuleBuilder, value: str) -> None:
     low, high = {"<": (0, number - 1), ">": (number + 1, 255)}.get(operator, (number, number))
     if low > high:
         raise RuleError(f"ip_proto: {value!r} can never match")
+    if not operator and any(test.field is Field.IP_PROTOCOL and not test.negated for test in rule.tests):
+        raise RuleError("ip_proto: a second protocol can only be excluded")
     rule.tests.append(PacketTest(Field.IP_PROTOCOL, low, high, negated=operator == "!"))
 
 
@@ -240,7 +242,7 @@ def _tos(rule: RuleBuilder, value: str) -> None:
     rule.needs_packet = True
 
 
-_FRAGOFFSET = re.compile(r"(<|>|!|)\s*(\d{1,5})")
+_FRAGOFFSET = re.compile(r"(<|>|)\s*(\d{1,5})")
 
 
 def _fragoffset(rule: RuleBuilder, value: str) -> None:
@@ -310,13 +312,12 @@ def _event(keyword: str) -> Keyword:
     return Keyword(read)
 
 
-_ICMP = frozenset({1, 58})
 _BASE: dict[str, Keyword] = {
     "dsize": Keyword(_dsize),
     "flags": Keyword(_flags),
     "ttl": _ranged(Field.TTL, "ttl", 255),
-    "itype": _ranged(Field.ICMP_TYPE, "itype", 255, protocols=_ICMP),
-    "icode": _ranged(Field.ICMP_CODE, "icode", 255, protocols=_ICMP),
+    "itype": _ranged(Field.ICMP_TYPE, "itype", 255),
+    "icode": _ranged(Field.ICMP_CODE, "icode", 255),
     "icmp_id": _exact(Field.ICMP_ID, "icmp_id", 65535),
     "icmp_seq": _exact(Field.ICMP_SEQ, "icmp_seq", 65535),
     "id": _exact(Field.IP_ID, "id", 65535),
@@ -347,6 +348,8 @@ _BASE: dict[str, Keyword] = {
     "iprep": _refused("iprep", "IP reputation is not supported"),
     "lua": _refused("lua", "scripts are not run"),
     "luajit": _refused("luajit", "scripts are not run"),
+    "flowvar": _refused("flowvar", "what expressions capture is not compared"),
+    "pktvar": _refused("pktvar", "what expressions capture is not compared"),
     "asn1": _refused("asn1", "not supported"),
     "frame": _refused("frame", "frames of application layers are not supported"),
 }

@@ -17,24 +17,25 @@ _FLAGS = {"i": IGNORECASE, "s": DOTALL, "m": MULTILINE, "x": VERBOSE}
 _FORM = re.compile(r"/(.*)/([A-Za-z]*)", re.DOTALL)
 _SAME = frozenset("abdefnrstvwxBDSW0123456789ckgPpUuNlLXRCGEQhHVKzZA")
 _REFUSED = {
-    "c": "control characters",
-    "P": "named references",
+    "P": "Unicode properties",
     "p": "Unicode properties",
     "X": "\\X",
-    "N": "\\N",
-    "R": "\\R",
     "C": "\\C",
     "E": "\\E without \\Q",
-    "V": "\\V",
-    "k": "named references",
     "G": "\\G",
-    "K": "\\K",
     "l": "\\l",
     "L": "\\L",
     "u": "\\u",
     "U": "\\U",
 }
 _BLANK = r"\t\x20\xa0"
+_COMPLEMENTS = {
+    "H": (r"\x00-\x08\x0a-\x1f\x21-\x9f\xa1-\xff", rf"[^{_BLANK}]"),
+    "V": (r"\x00-\x09\x0e-\x84\x86-\xff", r"[^\n\x0b\f\r\x85]"),
+    "N": ("", r"[^\n]"),
+    "R": ("", r"(?>\r\n|[\n\x0b\f\r\x85])"),
+}
+"""Escapes that stand for all bytes but some, and \\R: what they are inside a class, and outside."""
 _INLINE = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
 _POSIX = re.compile(r"\[:\^?[a-z]+:\]")
 
@@ -50,10 +51,18 @@ def _escape(pattern: str, at: int, in_class: bool, dollar_end: bool) -> tuple[st
         return re.escape(text), end + 2 if end >= 0 else len(pattern)
     if letter == "h":
         return (_BLANK if in_class else f"[{_BLANK}]"), at + 2
-    if letter == "H":
-        if in_class:
-            raise RuleError("pcre: \\H in a class is not supported")
-        return f"[^{_BLANK}]", at + 2
+    if letter in _COMPLEMENTS:
+        inside, outside = _COMPLEMENTS[letter]
+        if in_class and not inside:
+            raise RuleError(f"pcre: \\{letter} in a class is not supported")
+        return (inside if in_class else outside), at + 2
+    if letter == "c":
+        return f"\\x{ord(pattern[at + 2 : at + 3].upper() or '@') ^ 64:02x}", at + 3
+    if letter == "k":
+        named = re.compile(r"\\k(?:<(\w+)>|'(\w+)'|\{(\w+)\})").match(pattern, at)
+        if named is None or in_class:
+            raise RuleError("pcre: references by \\k are supported in the form \\k<name>")
+        return f"(?P={named[1] or named[2] or named[3]})", named.end()
     if letter == "x":
         brace = re.compile(r"\\x\{([0-9A-Fa-f]{1,2})\}").match(pattern, at)
         if brace:
@@ -167,8 +176,12 @@ class _Translation:
     def _group(self, at: int) -> int:
         """The begin of a group, or options. Returns where what was read ends."""
         pattern = self.pattern
+        verb = re.compile(r"\(\*(SKIP|PRUNE|FAIL|F)\)").match(pattern, at)
+        if verb:
+            self.out.append(verb[0])
+            return verb.end()
         if pattern.startswith("(*", at):
-            raise RuleError("pcre: verbs '(*...)' are not supported")
+            raise RuleError("pcre: verbs other than (*SKIP), (*PRUNE) and (*FAIL) are not supported")
         if pattern.startswith(("(?R", "(?&", "(?P>", "(?C"), at) or re.compile(r"\(\?[+-]?\d").match(pattern, at):
             raise RuleError("pcre: recursion and callouts are not supported")
         if pattern.startswith("(?#", at):
@@ -265,7 +278,11 @@ def _pcre(rule: RuleBuilder, value: str) -> None:
     if anchored:
         translated = rf"\G(?:{translated})"
     pattern = translated.encode("latin-1", "backslashreplace") if translated.isascii() else translated.encode()
-    compile_pattern(pattern, flags)
+    compiled = compile_pattern(pattern, flags)
+    if len(captures) > compiled.groups:
+        raise RuleError(f"pcre: {len(captures)} variables for {compiled.groups} groups")
+    if relative and buffer is None and rule.sticky is None and not rule.payload:
+        raise RuleError("pcre: flag R needs a match before it")
     match = Pcre(pattern, flags, relative, negated, captures)
     if buffer is None:
         rule.add_match(match)

@@ -8,6 +8,7 @@ from flowshunt_ids.rules.rule import Flowbits, FlowConfig, FlowInteger, HostBits
 
 _COMMANDS = ("set", "unset", "toggle", "isset", "isnotset")
 _ASKING = ("isset", "isnotset")
+_FLOWBIT = re.compile(r"\S{1,255}")
 _BIT = re.compile(r"[^\s,;|]{1,255}")
 
 
@@ -20,17 +21,16 @@ def _flowbits(rule: RuleBuilder, value: str) -> None:
         return
     if command not in _COMMANDS:
         raise RuleError(f"flowbits: {command!r} is not a command ({', '.join(_COMMANDS)}, noalert)")
-    bits = tuple(name.strip() for name in names.split("|"))
-    if not all(_BIT.fullmatch(name) for name in bits):
+    alternatives = names.split("|") if command in _ASKING else [names]
+    bits = tuple(name.strip() for name in alternatives if name.strip())
+    if not bits or not all(_FLOWBIT.fullmatch(name) for name in bits):
         raise RuleError(f"flowbits: {value!r} names no bit")
-    if len(bits) > 1 and command not in _ASKING:
-        raise RuleError(f"flowbits: {command} takes one name")
     if command != "set":
         rule.first_only = False
     rule.flowbits.append(Flowbits(command, bits))
 
 
-_NAME = re.compile(r"[A-Za-z][\w.-]*")
+_NAME = re.compile(r"[A-Za-z][\w./]+")
 _INTEGER_COMMANDS = ("+", "-", "=", "<", "<=", ">", ">=", "==", "!=")
 
 
@@ -53,18 +53,15 @@ def _flowint(rule: RuleBuilder, value: str) -> None:
 
 def _xbits(rule: RuleBuilder, value: str) -> None:
     command, *parts = (part.strip() for part in value.split(","))
-    if command == "noalert" and not parts:
-        rule.noalert = True
-        return
     if command not in _COMMANDS:
         raise RuleError(f"xbits: {command!r} is not a command ({', '.join(_COMMANDS)})")
     if len(parts) < 2 or not _BIT.fullmatch(parts[0]):
         raise RuleError("xbits: takes 'command, name, track ip_src|ip_dst|ip_pair[, expire seconds]'")
     words = {"track": "", "expire": "30"}
-    for part in parts[1:]:
+    for part, wanted in zip(parts[1:], words, strict=False):
         key, _blank, setting = part.partition(" ")
-        if key not in words or not setting.strip():
-            raise RuleError(f"xbits: {part!r} is not understood")
+        if key != wanted or not setting.strip():
+            raise RuleError(f"xbits: {part!r} is not '{wanted} ...'")
         words[key] = setting.strip()
     if words["track"] not in ("ip_src", "ip_dst", "ip_pair"):
         raise RuleError(f"xbits: track {words['track']!r} is not ip_src, ip_dst or ip_pair")
@@ -95,8 +92,8 @@ def _tag(rule: RuleBuilder, value: str) -> None:
     if metric not in ("packets", "seconds", "bytes"):
         raise RuleError(f"tag: {metric!r} is not packets, seconds or bytes")
     direction = parts[2] if len(parts) == 3 else ""
-    if direction not in ("", "src", "dst") or (scope == "host") != bool(direction):
-        raise RuleError("tag: 'host' takes src or dst as its last word, 'session' doesn't")
+    if direction not in ("", "src", "dst"):
+        raise RuleError(f"tag: {direction!r} is neither src nor dst")
     rule.tags.append(Tag(scope, whole_number(count, "tag", 0, 0xFFFFFFFF), metric, direction))
 
 
