@@ -21,7 +21,6 @@ class EventRules:
     Attributes:
         decode: whether events of decoding are asked for, so that packets are looked at for them.
         overlaps: whether a rule asks for overlapping data that differs, so that it is compared.
-        gaps: whether a rule asks for holes in streams.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
@@ -35,7 +34,6 @@ class EventRules:
         asked = {event for rule in rules for event in rule.events}
         self.decode = any(NAMES[event].startswith("decoder.") for event in asked)
         self.overlaps = _DIFFERENT in asked
-        self.gaps = _GAP in asked
         self._alone = {place for place, rule in enumerate(rules) if rule.events and not rule.payload}
 
     def __bool__(self) -> bool:
@@ -84,6 +82,11 @@ class EventRules:
                     turn, made = match_packets(one, turn, *work)
                     if made:
                         yield out[:made]
+
+
+def needs_streams(rule: Rule) -> bool:
+    """Whether a rule asks for events that are seen only where streams are put together and given to parsers."""
+    return _GAP in rule.events or _DIFFERENT in rule.events
 
 
 def by_row(events: NDArray[Any]) -> dict[int, frozenset[int]]:

@@ -7,6 +7,7 @@ from flowshunt_ids.app.registry import registry
 from flowshunt_ids.app.stage import AppRules, prepare
 from flowshunt_ids.datasets import Datasets
 from flowshunt_ids.encoding import EncodedRules, encode
+from flowshunt_ids.event_rules import needs_streams
 from flowshunt_ids.groups import BypassPolicy, RuleGroups
 from flowshunt_ids.header_classes import HeaderClasses
 from flowshunt_ids.inspection import InspectionCounters
@@ -35,7 +36,13 @@ class RuleSet:
     def groups(self) -> RuleGroups:
         """A fresh table of rule groups."""
         return RuleGroups(
-            self.loaded.rules, self.encoded, self.classes, self.prefilter.classes, self.policy, self.app.numbers
+            self.loaded.rules,
+            self.encoded,
+            self.classes,
+            self.prefilter.classes,
+            self.policy,
+            self.app.numbers,
+            parse=any(needs_streams(rule) for rule in self.loaded.rules),
         )
 
 

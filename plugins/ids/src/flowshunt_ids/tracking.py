@@ -51,13 +51,18 @@ from flowshunt_ids.layout import (
 )
 from flowshunt_ids.streams.checks import CHUNK_TO_SERVER, STREAM_BYPASS
 from flowshunt_ids.streams.delivery import drop_read, hand_on, marks_of, take_data
-from flowshunt_ids.streams.handshake import DATA, forget_queue
+from flowshunt_ids.streams.handshake import DATA, begins_anew, forget_queue, renew
 from flowshunt_ids.streams.packet import (
+    ACK,
     ESTABLISHED,
     EVENTS,
+    FIN,
     FIRST_EVENT,
+    FLAGS,
     PACKET,
     PACKET_SIZE,
+    RST,
+    SYN,
     ahead,
     read_packet,
 )
@@ -115,14 +120,44 @@ def _begins_http(data: NDArray[np.uint8], at: int, length: int) -> bool:
 
 
 @kernel(
+    types.void(POOL, column(GROUP, readonly=True), _SESSIONS, _SIDES, PACKET, _I64, OUTPUT, OUTPUT, _I64), entry=False
+)
+def _flush(
+    pool: Pool,
+    groups: NDArray[Any],
+    sessions: NDArray[Any],
+    sides: NDArray[Any],
+    packet: NDArray[np.int64],
+    slot: int,
+    out: Output,
+    app: Output,
+    row: int,
+) -> None:
+    """Give out what a connection that ended has pending, acknowledged or not."""
+    for side in range(2 * slot, 2 * slot + 2):
+        if not sides[side].flags & SIDE_KEEPS:
+            continue
+        marks = marks_of(sessions, side)
+        hand_on(pool, sessions, sides, packet, side, row, True, app)
+        if sides[side].flags & SIDE_STREAM:
+            scan = groups[sides[side].group].stream_scan
+            inspect_pending(pool, sides, side, True, out, row, scan, marks | SEGMENT_STREAM | SEGMENT_CHUNK)
+        forget(pool, sides, side)
+    for side in range(2 * slot, 2 * slot + 2):
+        if sides[side].flags & SIDE_APP:
+            add_mark(app, row, slot, 0, marks_of(sessions, side) | SEGMENT_LOOK)
+
+
+@kernel(
     types.UniTuple(_I64, 2)(
-        POOL, _SESSIONS, _SIDES, PACKET, PACKETS, _I64, _I64, _I64, column(np.int64, readonly=True), OUTPUT, _EVENTS,
-        _I64,
+        POOL, column(GROUP, readonly=True), _SESSIONS, _SIDES, PACKET, PACKETS, _I64, _I64, _I64,
+        column(np.int64, readonly=True), OUTPUT, OUTPUT, _EVENTS, _I64,
     ),
     entry=False,
 )  # fmt: skip
 def _track_tcp(
     pool: Pool,
+    groups: NDArray[Any],
     sessions: NDArray[Any],
     sides: NDArray[Any],
     packet: NDArray[np.int64],
@@ -131,6 +166,7 @@ def _track_tcp(
     side: int,
     time: int,
     settings: NDArray[np.int64],
+    out: Output,
     app: Output,
     events: NDArray[Any],
     event_count: int,
@@ -140,6 +176,9 @@ def _track_tcp(
     end = base + np.int64(packets.captured[row])
     read_packet(packet, packets.headers, row, packets.data, base, end, time)
     session = side >> 1
+    if packet[FLAGS] & (SYN | ACK | RST | FIN) == SYN and begins_anew(sessions, sides, packet, side):
+        _flush(pool, groups, sessions, sides, packet, session, out, app, -1)
+        renew(pool, sessions, sides, session)
     flags = ROW_ESTABLISHED if sessions[session].tcp >= TCP_ESTABLISHED else 0
     if follow(pool, sessions, sides, packet, side, settings) == DATA:
         if take_data(pool, sessions, sides, packet, side, row, settings, packets.data, packets.extra, app):
@@ -283,7 +322,7 @@ def track(
             if header.l4 != 0 and not fragment:
                 pending = sides[side].flags & SIDE_DEPTH
                 found, event_count = _track_tcp(
-                    pool, sessions, sides, packet, packets, row, side, times[row], settings, app, events, event_count
+                    pool, groups, sessions, sides, packet, packets, row, side, times[row], settings, out, app, events, event_count
                 )
                 flags |= found
                 if flags & ROW_ADDED and not sides[side].flags & SIDE_TOUCHED:
@@ -381,23 +420,12 @@ def end_flows(
             continue
         forget_queue(pool, sessions, slot)
         quiet = (sessions[slot].flags & (SESSION_BYPASSED | SESSION_QUIET | SESSION_IDLE)) != 0
+        if not quiet:
+            _flush(pool, groups, sessions, sides, packet, slot, out, app, -1)
         for side in range(2 * slot, 2 * slot + 2):
-            if not sides[side].flags & SIDE_KEEPS:
-                continue
-            if quiet:
-                sides[side].flags &= ~SIDE_KEEPS
+            if sides[side].flags & SIDE_KEEPS:
                 forget(pool, sides, side)
-                continue
-            marks = marks_of(sessions, side)
-            hand_on(pool, sessions, sides, packet, side, -1, True, app)
-            if sides[side].flags & SIDE_STREAM:
-                scan = groups[sides[side].group].stream_scan
-                inspect_pending(pool, sides, side, True, out, -1, scan, marks | SEGMENT_STREAM | SEGMENT_CHUNK)
-            forget(pool, sides, side)
-        for side in range(2 * slot, 2 * slot + 2):
-            if sides[side].flags & SIDE_APP:
-                add_mark(app, -1, slot, 0, marks_of(sessions, side) | SEGMENT_LOOK)
-            sides[side].flags &= ~SIDE_KEEPS
+                sides[side].flags &= ~SIDE_KEEPS
 
 
 @kernel(types.void(POOL, _SESSIONS, _SIDES, column(np.int32, readonly=True)))

@@ -17,12 +17,16 @@ from flowshunt_ids.events import number
 from flowshunt_ids.layout import (
     POLICIES,
     POLICY_BSD,
+    SIDE_KEEPS,
     SIDE_RESET,
     SIDE_TIMESTAMP,
+    SIDE_TOUCHED,
     SIDE_ZERO_STAMP,
     TCP_CLOSED,
     TCP_ESTABLISHED,
     TCP_FIN_WAIT_1,
+    TCP_LAST_ACK,
+    TCP_NONE,
     TCP_SYN_RECEIVED,
     TCP_SYN_SENT,
 )
@@ -179,6 +183,29 @@ def clear(pool: Pool, sessions: NDArray[Any], sides: NDArray[Any], slot: int, fr
         me.acked = me.edge = me.window = me.stamp = me.stamped = np.uint32(0)
         me.ranges = me.scale = me.tcp_flags = 0
         me.policy = POLICY_BSD
+
+
+@kernel(types.boolean(SESSIONS, SIDES, PACKET, _I64), entry=False)
+def begins_anew(sessions: NDArray[Any], sides: NDArray[Any], packet: NDArray[np.int64], side: int) -> bool:
+    """Whether a SYN begins a new connection on the addresses and ports of one that is at its end."""
+    session = sessions[side >> 1]
+    if (side ^ np.int64(session.client)) & 1 == 0 and session.tcp != TCP_NONE:
+        if session.stream & IGNORED_FAST_OPEN:
+            return True
+        if packet[SEQ] == wrap(np.int64(sides[side].start) - 1):
+            return False
+    return bool(session.tcp >= TCP_LAST_ACK)
+
+
+@kernel(types.void(POOL, SESSIONS, SIDES, _I64), entry=False)
+def renew(pool: Pool, sessions: NDArray[Any], sides: NDArray[Any], slot: int) -> None:
+    """Begin a new connection in a flow; what is wanted of it stays."""
+    first, second = sides[2 * slot].flags & SIDE_KEEPS, sides[2 * slot + 1].flags & SIDE_KEEPS
+    touched = sides[2 * slot].flags & SIDE_TOUCHED, sides[2 * slot + 1].flags & SIDE_TOUCHED
+    policies = sides[2 * slot].policy, sides[2 * slot + 1].policy
+    clear(pool, sessions, sides, slot, False)
+    sides[2 * slot].flags, sides[2 * slot + 1].flags = first | touched[0], second | touched[1]
+    sides[2 * slot].policy, sides[2 * slot + 1].policy = policies
 
 
 @kernel(types.void(SIDES, _I64, _I64), entry=False)

@@ -123,7 +123,7 @@ def resolve(
 
     Where new bytes win, they are written to the old segments too. Returns
     the block, or -1 where there is no room; with `compare` it is shifted left by one, and the last bit says whether
-    overlapping bytes differed.
+    overlapping bytes differed; a segment of the very same range is not compared, as in Suricata.
     """
     block = take_block(pool, length)
     if block < 0:
@@ -143,7 +143,8 @@ def resolve(
             if count > 0:
                 beyond = ahead(end, wrap(np.int64(mine.seq) + np.int64(mine.length)))
                 if looking:
-                    differ |= _differs(pool, node, at, block, place, count, data, extra, False)
+                    twin = over == 0 and beyond == 0
+                    differ |= not twin and _differs(pool, node, at, block, place, count, data, extra, False)
                 elif new_wins(policy, -over, beyond):
                     rewrite = True
                 else:

@@ -270,8 +270,9 @@ def read(pool: Pool, sides: NDArray[Any], side: int, begin: int, end: int, out: 
         count = np.int64(mine.length) - skip
         if count > 0:
             count = min(count, ahead(end, at))
-            if mine.source < 0 or not add_piece(out, mine.source + skip, count, 1 if mine.block >= 0 else 0):
+            if mine.source < 0:
                 return ahead(at, begin), wrap(at + count)
+            add_piece(out, mine.source + skip, count, 1 if mine.block >= 0 else 0)
             at = wrap(at + count)
         node = np.int64(mine.next)
     return ahead(at, begin), end
