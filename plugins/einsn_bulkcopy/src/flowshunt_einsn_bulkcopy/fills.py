@@ -17,7 +17,7 @@ _CONSTANTS: Final = frozenset({ALU64 | MOV | K, ALU | MOV | K})
 
 @attrs.frozen
 class _Store:
-    """A store: where, and what: 0 or -1 for all bits of a kind, else the value's name."""
+    """A store, and its offset."""
 
     index: int
     offset: int
@@ -46,8 +46,8 @@ def _stored(view: View, index: int, unit: int) -> tuple[int, int]:
     definition = view.value(view.src_definition(index))
     if definition >= 0:
         made = view.instructions[definition]
-        if made.opcode in _CONSTANTS and (made.imm == 0 or (made.imm == -1 and (unit < 3 or made.opcode & 7 == ALU64))):
-            return -made.imm, 0
+        if made.opcode in _CONSTANTS and made.imm == 0:
+            return 3, definition
     return (2, definition) if unit == 3 else (-1, 0)
 
 
@@ -82,9 +82,15 @@ def _match(
     if len(stores) << unit < MIN_BYTES:
         return
     indices = tuple(sorted(one.index for one in stores))
+    if kind == 3:
+        indices = (stored, *indices)
     start = indices[0]
     base = next((r for r in (10, *range(10)) if view.value_in(r, start) == to), None)
-    value = base if kind != 2 else next((r for r in range(11) if view.value_in(r, start) == stored), None)
+    value = base
+    if kind == 2:
+        value = next((r for r in range(11) if view.value_in(r, start) == stored), None)
+    elif kind == 3:
+        value = view.instructions[stored].dst
     if base is None or value is None:
         return
     fields = {

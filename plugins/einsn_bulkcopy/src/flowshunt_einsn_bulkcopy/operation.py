@@ -7,7 +7,7 @@ one between different bases is used only where the verifier knows that they don'
 from collections.abc import Iterator, Sequence
 
 from flowshunt.host_registers import HostRegisters
-from flowshunt.insn import DW, B, H, Instruction, W, ldx, st, stx
+from flowshunt.insn import DW, B, H, Instruction, W, ldx, mov64_imm, st, stx
 from flowshunt.operation import Disjoint, ExtendedOperation, NativeEmit
 from flowshunt.payload import Layout, Values, number, signed, source, temporary
 from flowshunt_einsn_bulkcopy.copies import recognize_copies
@@ -31,9 +31,10 @@ FILL = Layout(
     signed("offset", 16),
     number("count", 7, 2, 127),
     number("unit", 2),
-    number("kind", 2, 0, 2),
+    number("kind", 2),
 )
-"""`kind`: 0 and 1: all bits of that kind, and `value` is `to`; 2: the register `value`, of 8 bytes each time."""
+"""`kind`: 0 and 1: all bits of that kind, and `value` is `to`; 2: the register `value`, 8 bytes a time; 3: zeros, and
+the register `value` becomes zero too, as where the plain form stores it."""
 
 MOST = 256
 """Bytes that one site moves at most."""
@@ -77,6 +78,9 @@ def fill_admissible(v: Values) -> str | None:
     if v.kind == 2:
         if v.unit != 3:
             return "a register fills 8 bytes at a time"
+    elif v.kind == 3:
+        if v.value == v.to or v.value > 9:
+            return "the address would be lost"
     elif v.value != v.to:
         return "it fills with a constant, not with a register"
     return "it is too long" if _length(v) > MOST or v.offset + _length(v) > 0x7FFF else None
@@ -85,8 +89,9 @@ def fill_admissible(v: Values) -> str | None:
 def fill_proof(v: Values) -> Sequence[Instruction]:
     """Part for part, a store."""
     size = _SIZES[v.unit]
-    if v.kind == 2:
-        return [stx(size, v.to, v.value, v.offset + (n << v.unit)) for n in range(v.count)]
+    if v.kind >= 2:
+        zero = [mov64_imm(v.value, 0)] if v.kind == 3 else []
+        return [*zero, *(stx(size, v.to, v.value, v.offset + (n << v.unit)) for n in range(v.count))]
     return [st(size, v.to, v.offset + (n << v.unit), -v.kind) for n in range(v.count)]
 
 
@@ -123,7 +128,9 @@ def fill_x86_64(v: Values, register: HostRegisters) -> str:
     vector = register.vector(0)
     scratch = register.scratch(0)
     text = [f"pxor {vector}, {vector}"]
-    if v.kind:
+    if v.kind == 3:
+        text.append(f"xor {register(v.value, 32)}, {register(v.value, 32)}")
+    elif v.kind:
         value = register(v.value) if v.kind == 2 else scratch
         text = [] if v.kind == 2 else [f"mov {scratch}, -1"]
         text += [f"movq {vector}, {value}", f"punpcklqdq {vector}, {vector}"]
@@ -134,7 +141,9 @@ def fill_x86_64(v: Values, register: HostRegisters) -> str:
         elif size == 8:
             text.append(f"movq qword ptr {place}, {vector}")
         else:
-            text.append(f"mov {('', 'byte', 'word', '', 'dword')[size]} ptr {place}, {-v.kind}")
+            text.append(
+                f"mov {('', 'byte', 'word', '', 'dword')[size]} ptr {place}, {-(v.kind & 1) if v.kind < 3 else 0}"
+            )
     return "\n".join(text)
 
 
@@ -169,11 +178,13 @@ def fill_arm64(v: Values, register: HostRegisters) -> str:
     text = [_address(register, 0, v.to, v.offset)]
     if v.kind == 1:
         text.append(f"mov {register.scratch(2)}, #-1")
+    elif v.kind == 3:
+        text.append(f"mov {register(v.value)}, #0")
     to = register.scratch(0)
     for at, size in _pieces(_length(v), 16):
         name, bits = ("p", 64) if size == 16 else _ARM64_NARROW[size]
         narrow = "w" if bits == 32 else "x"
-        value = (f"{narrow}zr", register.scratch(2, bits), register(v.value, bits))[v.kind]
+        value = (f"{narrow}zr", register.scratch(2, bits), register(v.value, bits), f"{narrow}zr")[v.kind]
         text.append(f"st{name} {value}, {value}, [{to}, #{at}]" if size == 16 else f"st{name} {value}, [{to}, #{at}]")
     return "\n".join(text)
 
@@ -211,7 +222,7 @@ FILLS = ExtendedOperation(
         "x86_64": (NativeEmit(fill_x86_64, cost=_fill_cost),),
         "arm64": (NativeEmit(fill_arm64, cost=_fill_cost),),
     },
-    max_instructions=127,
+    max_instructions=128,
     max_bytes=256,
     admissible=fill_admissible,
 )

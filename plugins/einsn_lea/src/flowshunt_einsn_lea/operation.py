@@ -130,7 +130,7 @@ def _plain_cost(architecture: str, v: Values) -> float:
 
 
 def _arm64_cost(v: Values) -> float:
-    return 1.25 + (v.displacement != 0)
+    return 1.25 + 0.5 * (v.displacement != 0)
 
 
 OPERATION = ExtendedOperation(
