@@ -10,6 +10,10 @@ from flowshunt_ebpf.verifier.scalar_width import LOW, LOW_SIGN, LOW_SMAX, MASK, 
 from flowshunt_ebpf.verifier.tnum import at_least, at_most
 
 Parts = tuple[int, int, int, int, int, int, int, int, int, int]
+"""Value and mask, bounds unsigned, bounds signed; the low half's bounds unsigned, signed."""
+
+State = tuple[int, int, int, int, int, int, int, int, int, int]
+"""Value and mask; bounds of the values without and with sign bit; those of the low half. Bounds of none are crossed."""
 
 _ROUNDS = 6
 """Rules feed each other; this often they are tried. Most values need two rounds, the second to see that it is done."""
@@ -30,46 +34,81 @@ def settle_parts(
     """All parts of a set, each as small as the others allow; None where no value is in all of them."""
     if umax <= LOW_SMAX or (smin >= 0 and smax <= LOW_SMAX):
         return _settle_small(value, mask, max(umin, smin, low_umin, low_smin), min(umax, smax, low_umax, low_smax))
-    p_lo, p_hi, n_lo, n_hi = by_sign(umin, umax, smin, smax, SIGN)
-    q_lo, q_hi, r_lo, r_hi = by_sign(low_umin, low_umax, low_smin, low_smax, LOW_SIGN)
+    state: State | None = (
+        value,
+        mask,
+        *by_sign(umin, umax, smin, smax, SIGN),
+        *by_sign(low_umin, low_umax, low_smin, low_smax, LOW_SIGN),
+    )
     for _ in range(_ROUNDS):
-        before = (mask, p_lo, p_hi, n_lo, n_hi, q_lo, q_hi, r_lo, r_hi)
-        # bounds to members of the tnum
-        p_lo, p_hi = members(value, mask, p_lo, p_hi, MASK)
-        n_lo, n_hi = members(value, mask, n_lo, n_hi, MASK)
-        q_lo, q_hi = members(value & LOW, mask & LOW, q_lo, q_hi, LOW)
-        r_lo, r_hi = members(value & LOW, mask & LOW, r_lo, r_hi, LOW)
-        if q_lo > q_hi and r_lo > r_hi:
+        before = state
+        state = refined(*state)
+        if state is None:
             return None
-        # bounds to values whose low half is allowed
-        p_lo, p_hi = with_low_half(p_lo, p_hi, q_lo, q_hi, r_lo, r_hi)
-        n_lo, n_hi = with_low_half(n_lo, n_hi, q_lo, q_hi, r_lo, r_hi)
-        if p_lo > p_hi and n_lo > n_hi:
-            return None
-        # the low half to what the whole allows
-        q_lo, q_hi, r_lo, r_hi = low_half(p_lo, p_hi, n_lo, n_hi, q_lo, q_hi, r_lo, r_hi)
-        if q_lo > q_hi and r_lo > r_hi:
-            return None
-        # the tnum to what the bounds have in common
-        common, differ = common_bits(p_lo, p_hi, n_lo, n_hi)
-        low_common, low_differ = common_bits(q_lo, q_hi, r_lo, r_hi)
-        known = ~differ & MASK | ~low_differ & LOW
-        common |= low_common
-        if (value ^ common) & ~mask & known:
-            return None
-        value |= common & mask
-        mask &= ~known
-        if before == (mask, p_lo, p_hi, n_lo, n_hi, q_lo, q_hi, r_lo, r_hi):
+        if state == before:
             break
-    umin = p_lo if p_lo <= p_hi else n_lo
-    umax = n_hi if n_lo <= n_hi else p_hi
-    smin = n_lo - MASK - 1 if n_lo <= n_hi else p_lo
-    smax = p_hi if p_lo <= p_hi else n_hi - MASK - 1
-    low_umin = q_lo if q_lo <= q_hi else r_lo
-    low_umax = r_hi if r_lo <= r_hi else q_hi
-    low_smin = r_lo - LOW - 1 if r_lo <= r_hi else q_lo
-    low_smax = q_hi if q_lo <= q_hi else r_hi - LOW - 1
-    return value, mask, umin, umax, smin, smax, low_umin, low_umax, low_smin, low_smax
+    return assembled(*state)
+
+
+def refined(
+    value: int,
+    mask: int,
+    p_lo: int,
+    p_hi: int,
+    n_lo: int,
+    n_hi: int,
+    q_lo: int,
+    q_hi: int,
+    r_lo: int,
+    r_hi: int,
+) -> State | None:
+    """Each rule once; None where nothing is left."""
+    p_lo, p_hi = members(value, mask, p_lo, p_hi, MASK)
+    n_lo, n_hi = members(value, mask, n_lo, n_hi, MASK)
+    q_lo, q_hi = members(value & LOW, mask & LOW, q_lo, q_hi, LOW)
+    r_lo, r_hi = members(value & LOW, mask & LOW, r_lo, r_hi, LOW)
+    if q_lo > q_hi and r_lo > r_hi:
+        return None
+    p_lo, p_hi = with_low_half(p_lo, p_hi, q_lo, q_hi, r_lo, r_hi)
+    n_lo, n_hi = with_low_half(n_lo, n_hi, q_lo, q_hi, r_lo, r_hi)
+    if p_lo > p_hi and n_lo > n_hi:
+        return None
+    q_lo, q_hi, r_lo, r_hi = low_half(p_lo, p_hi, n_lo, n_hi, q_lo, q_hi, r_lo, r_hi)
+    if q_lo > q_hi and r_lo > r_hi:
+        return None
+    common, differ = common_bits(p_lo, p_hi, n_lo, n_hi)
+    low_common, low_differ = common_bits(q_lo, q_hi, r_lo, r_hi)
+    known = ~differ & MASK | ~low_differ & LOW
+    common |= low_common
+    if (value ^ common) & ~mask & known:
+        return None
+    return value | common & mask, mask & ~known, p_lo, p_hi, n_lo, n_hi, q_lo, q_hi, r_lo, r_hi
+
+
+def assembled(
+    value: int,
+    mask: int,
+    p_lo: int,
+    p_hi: int,
+    n_lo: int,
+    n_hi: int,
+    q_lo: int,
+    q_hi: int,
+    r_lo: int,
+    r_hi: int,
+) -> Parts:
+    """The parts of a set from its intervals by sign."""
+    if p_lo > p_hi:
+        umin, umax, smin, smax = n_lo, n_hi, n_lo - 2 * SIGN, n_hi - 2 * SIGN
+    elif n_lo > n_hi:
+        umin, umax, smin, smax = p_lo, p_hi, p_lo, p_hi
+    else:
+        umin, umax, smin, smax = p_lo, n_hi, n_lo - 2 * SIGN, p_hi
+    if q_lo > q_hi:
+        return value, mask, umin, umax, smin, smax, r_lo, r_hi, r_lo - 2 * LOW_SIGN, r_hi - 2 * LOW_SIGN
+    if r_lo > r_hi:
+        return value, mask, umin, umax, smin, smax, q_lo, q_hi, q_lo, q_hi
+    return value, mask, umin, umax, smin, smax, q_lo, r_hi, r_lo - 2 * LOW_SIGN, q_hi
 
 
 def _settle_small(value: int, mask: int, low: int, high: int) -> Parts | None:
@@ -121,6 +160,8 @@ def with_low_half(low: int, high: int, q_lo: int, q_hi: int, r_lo: int, r_hi: in
     """An interval's least and greatest values whose low half is from q_lo to q_hi or from r_lo to r_hi."""
     if low > high:
         return 1, 0
+    if not q_lo and r_hi == LOW and q_hi + 1 == r_lo:
+        return low, high
     part = low & LOW
     if q_lo <= q_hi and part <= q_hi:
         part = max(part, q_lo)
@@ -144,12 +185,12 @@ def low_half(
     p_lo: int, p_hi: int, n_lo: int, n_hi: int, q_lo: int, q_hi: int, r_lo: int, r_hi: int
 ) -> tuple[int, int, int, int]:
     """The low half's intervals without and with sign bit, as far as the whole's two intervals allow."""
+    if p_hi - p_lo >= LOW or n_hi - n_lo >= LOW:
+        return q_lo, q_hi, r_lo, r_hi
     to = [(1, 0), (1, 0)]
     for low, high in ((p_lo, p_hi), (n_lo, n_hi)):
         if low > high:
             continue
-        if high - low >= LOW:
-            return q_lo, q_hi, r_lo, r_hi
         start, end = low & LOW, high & LOW
         arcs = ((start, end),) if start <= end else ((start, LOW), (0, end))
         for arc_lo, arc_hi in arcs:
