@@ -34,6 +34,7 @@ class EngineConfig:
         bypass: whether verdicts may bypass flows. Without it, what a rule says of bypassing (and the pass or drop of
             a rule that bypasses) has no effect, so that every frame is inspected: the base line of a comparison.
         flow_capacity: slots are in [0, flow_capacity).
+        events: types of events beside alerts that the run writes ("http", ...), for engines that tell them.
     """
 
     rules: tuple[Path, ...] = ()
@@ -41,6 +42,7 @@ class EngineConfig:
     settings: Mapping[str, str] = attrs.field(factory=dict)
     bypass: bool = True
     flow_capacity: int = 1 << 20
+    events: frozenset[str] = frozenset()
 
 
 @attrs.frozen(eq=False)
@@ -102,6 +104,24 @@ class Alert:
 
 
 @attrs.frozen
+class EngineEvent:
+    """What an engine tells of a flow beside alerts, for EVE.
+
+    Attributes:
+        row, slot, direction, timestamp: as in `Alert`; source and destination are the flow's in that direction.
+        kind: the event's type ("http").
+        fields: what stands beside the fields that all events have, by name.
+    """
+
+    row: int
+    slot: int
+    direction: int
+    kind: str
+    fields: Mapping[str, Any]
+    timestamp: int
+
+
+@attrs.frozen
 class BypassRequest:
     """One way to act on the rest of a flow: an offload action's name, its parameters, and who asked (for reports)."""
 
@@ -124,6 +144,7 @@ class Verdicts:
         bypass_slot: int32[k], the flows to bypass from now on, no slot twice.
         bypass_request: uint16[k], for each of them an index into `requests`.
         requests: the distinct requests.
+        events: what is told beside, in order.
     """
 
     alerts: Sequence[Alert] = ()
@@ -131,6 +152,7 @@ class Verdicts:
     bypass_slot: NDArray[np.int32] = attrs.field(factory=lambda: _empty(np.int32))
     bypass_request: NDArray[np.uint16] = attrs.field(factory=lambda: _empty(np.uint16))
     requests: Sequence[BypassRequest] = ()
+    events: Sequence[EngineEvent] = ()
 
 
 @attrs.frozen

@@ -44,8 +44,10 @@ def command(
 
     Exit status 1: a capture is damaged; the figures cover what is whole.
     """
+    import attrs
+
     from flowshunt.cli.progress import reading_bar
-    from flowshunt.output.eve import EVENT_TYPES, EveWriter
+    from flowshunt.output.eve import ENGINE_EVENT_TYPES, EVENT_TYPES, EveWriter
     from flowshunt.output.figures import run_figures
     from flowshunt.output.tables import print_problems, print_run
     from flowshunt.pipeline.prepare import compiled_kernels
@@ -53,13 +55,16 @@ def command(
     from flowshunt.plugins import nic_model
 
     types = [part.strip() for part in eve_types.split(",") if part.strip()]
-    if unknown := sorted(set(types) - set(EVENT_TYPES)):
-        raise InputError(f"no event type {unknown[0]!r}", "--eve-types", f"there are {', '.join(EVENT_TYPES)}")
+    known = (*EVENT_TYPES, *ENGINE_EVENT_TYPES)
+    if unknown := sorted(set(types) - set(known)):
+        raise InputError(f"no event type {unknown[0]!r}", "--eve-types", f"there are {', '.join(known)}")
     if not types:
-        raise InputError("no event type", "--eve-types", f"there are {', '.join(EVENT_TYPES)}")
+        raise InputError("no event type", "--eve-types", f"there are {', '.join(known)}")
     if eve == "-" and as_json:
         raise InputError("events and figures can't both go to standard output", "--eve -", "drop --json")
     config = run_config(captures, nic_model(nic), BypassMode(bypass), **options)
+    if eve is not None:
+        config = attrs.evolve(config, events=frozenset(types) & frozenset(ENGINE_EVENT_TYPES))
     inputs = [*captures, *config.rules, *([config.engine_config] if config.engine_config else [])]
     notes = Console(stderr=True, soft_wrap=True)
     with compiled_kernels(config.engine, [config.model]) as compiling:

@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 
 from flowshunt.errors import InputError
 from flowshunt.flows.record import Bypass, EndReason, TcpState
-from flowshunt.pipeline.alert import AlertRecord, flow_endpoints, protocol_name, vlan_ids
+from flowshunt.pipeline.alert import AlertRecord, EventRecord, flow_endpoints, protocol_name, vlan_ids
 from flowshunt.pipeline.result import RunResult
 
 EVENT_TYPES = ("alert", "flow", "stats")
+"""What every run can write."""
+ENGINE_EVENT_TYPES = ("http", "fileinfo", "tls", "dns", "ssh", "smtp", "ftp", "ftp_data", "anomaly", "drop")
+"""What engines may tell beside."""
 
 _FLUSH_BYTES = 1 << 18
 _WITH_PORTS = frozenset({6, 17, 132})
@@ -88,6 +91,26 @@ def alert_event(alert: AlertRecord) -> dict[str, Any]:
         event["app_proto"] = alert.app_proto
     event["direction"] = _DIRECTIONS[alert.direction]
     event.update(alert.details)
+    return event
+
+
+def engine_event(told: EventRecord) -> dict[str, Any]:
+    """The event of what an engine told."""
+    event: dict[str, Any] = {"timestamp": timestamp_text(told.timestamp), "flow_id": told.flow_id}
+    if told.frame >= 0:
+        event["pcap_cnt"] = told.frame + 1
+    event["event_type"] = told.kind
+    if told.vlans:
+        event["vlan"] = list(told.vlans)
+    ports = told.protocol in _WITH_PORTS
+    event["src_ip"] = told.source.address
+    if ports:
+        event["src_port"] = told.source.port
+    event["dest_ip"] = told.destination.address
+    if ports:
+        event["dest_port"] = told.destination.port
+    event["proto"] = protocol_name(told.protocol)
+    event.update(told.fields)
     return event
 
 
@@ -246,6 +269,13 @@ class EveWriter:
                 self._alerted.add(alert.flow_id)
             if "alert" in self._types:
                 self._write(alert_event(alert))
+
+    def told(self, events: Sequence[EventRecord]) -> None:
+        """Write what the engine tells."""
+        for event in events:
+            self._last = max(self._last, event.timestamp)
+            if event.kind in self._types:
+                self._write(engine_event(event))
 
     def flows(self, records: NDArray[Any], actions: Sequence[str]) -> None:
         """Write `flow` events."""

@@ -1,13 +1,14 @@
 """Alerts with the packet and flow that they belong to."""
 
 import ipaddress
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from flowshunt.engine import Alert, Signature
+from flowshunt.engine import Alert, EngineEvent, Signature
 from flowshunt.packets.batch import FrameBatch
 
 PROTOCOL_NAMES = {
@@ -71,6 +72,39 @@ class AlertRecord:
     def flow_label(self) -> str:
         """The flow in one line: protocol, initiator, responder."""
         return f"{protocol_name(self.protocol)} {self.initiator} -> {self.responder}"
+
+
+@attrs.frozen
+class EventRecord:
+    """What an engine told of a flow, with what it belongs to. See `flowshunt.engine.EngineEvent` and `AlertRecord`."""
+
+    timestamp: int
+    frame: int
+    kind: str
+    fields: Mapping[str, Any]
+    source: Endpoint
+    destination: Endpoint
+    protocol: int
+    flow_id: int
+    vlans: tuple[int, ...] = ()
+
+
+def resolve_event(event: EngineEvent, frames: FrameBatch, numbers: NDArray[np.int64], flow: Any) -> EventRecord:
+    """Put an event together with its frame (row of the batch inspected) and its flow (FLOW row)."""
+    source, destination = flow_endpoints(flow)
+    if event.direction:
+        source, destination = destination, source
+    return EventRecord(
+        timestamp=int(frames.timestamp[event.row]) if event.row >= 0 else event.timestamp,
+        frame=int(numbers[event.row]) if event.row >= 0 else -1,
+        kind=event.kind,
+        fields=event.fields,
+        source=source,
+        destination=destination,
+        protocol=int(flow["protocol"]),
+        flow_id=int(flow["id"]),
+        vlans=vlan_ids(flow),
+    )
 
 
 def address_text(raw: NDArray[np.uint8], ip_version: int) -> str:

@@ -28,7 +28,7 @@ from flowshunt.packets.copying import copy_frames
 from flowshunt.packets.decode import decode
 from flowshunt.packets.headers import HEADER
 from flowshunt.pipeline.accounting import ACTIONS, set_aside, settle
-from flowshunt.pipeline.alert import AlertRecord, resolve
+from flowshunt.pipeline.alert import AlertRecord, EventRecord, resolve, resolve_event
 from flowshunt.pipeline.mode import BypassMode
 from flowshunt.pipeline.result import Amount, HostTime
 from flowshunt.rows import take_rows
@@ -39,6 +39,9 @@ class Sink(Protocol):
 
     def alerts(self, alerts: Sequence[AlertRecord]) -> None:
         """Alerts, in the order in which their frames came."""
+
+    def told(self, events: Sequence[EventRecord]) -> None:
+        """What the engine tells beside alerts, of the types that were asked for."""
 
     def flows(self, records: NDArray[Any], actions: Sequence[str]) -> None:
         """FLOW[k] of flows that ended; `actions` names the numbers in their `action` field (0: none)."""
@@ -236,9 +239,12 @@ class Host:
         headers: NDArray[Any],
         numbers: NDArray[np.int64],
     ) -> None:
+        records = self._table.records
+        if verdicts.events and self._sink is not None:
+            told = [resolve_event(event, frames, numbers, records[event.slot]) for event in verdicts.events]
+            self._sink.told(told)
         if not verdicts.alerts:
             return
-        records = self._table.records
         resolved = []
         for alert in verdicts.alerts:
             record = resolve(alert, frames, headers, numbers, records[alert.slot] if alert.slot >= 0 else None)

@@ -60,6 +60,7 @@ class RunConfig:
     burst: int | None = None
     host_buffers: int | None = None
     flow_capacity: int = DEFAULT_FLOWS
+    events: frozenset[str] = frozenset()
     nic_flows: int | None = None
     timeouts: FlowTimeouts = attrs.field(factory=FlowTimeouts)
     seed: int = attrs.field(factory=lambda: secrets.randbits(63))
@@ -118,6 +119,7 @@ def run(
             settings=config.settings,
             bypass=config.mode is not BypassMode.OFF,
             flow_capacity=config.flow_capacity,
+            events=config.events,
         )
     )
     nic = config.model.open(

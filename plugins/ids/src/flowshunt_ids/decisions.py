@@ -1,6 +1,6 @@
 """From candidates to verdicts: what rules remember, thresholds, pass and drop, bypass, alerts. For matches only."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -56,6 +56,7 @@ class Decisions:
         self.host_bits = HostBitTable()
         self.thresholds = Thresholds()
         self.protocol_of: Callable[[int], str] = lambda slot: ""
+        self.details_of: Callable[[int, int], Mapping[str, Any]] = lambda slot, transaction: {}
         self.suppressed = 0
         self.over_limit = 0
 
@@ -161,7 +162,15 @@ class Decisions:
                 continue
             count += 1
             result.alerts.append(
-                Alert(row, slot, view.direction, rule.signature, view.timestamp, self.protocol_of(slot))
+                Alert(
+                    row,
+                    slot,
+                    view.direction,
+                    rule.signature,
+                    view.timestamp,
+                    self.protocol_of(slot),
+                    self.details_of(slot, -2 - which[1]) if which[1] < -1 else {},
+                )
             )
             if passes:
                 break

@@ -32,6 +32,7 @@ class RuleSet:
 
     app: AppRules
     counters: InspectionCounters
+    events: frozenset[str] = frozenset()
 
     def groups(self) -> RuleGroups:
         """A fresh table of rule groups."""
@@ -42,7 +43,7 @@ class RuleSet:
             self.prefilter.classes,
             self.policy,
             self.app.numbers,
-            parse=any(needs_streams(rule) for rule in self.loaded.rules),
+            parse=bool(self.events) or any(needs_streams(rule) for rule in self.loaded.rules),
         )
 
 
@@ -64,6 +65,7 @@ def load_rule_set(config: EngineConfig) -> RuleSet:
         loaded.datasets,
         prepare(loaded.rules, registry(), counters, loaded.datasets),
         counters,
+        config.events,
     )
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +23,8 @@ from flowshunt_ids.matching import SCRATCH_SIZE
 from flowshunt_ids.rules.transforms import Timeouts
 from flowshunt_ids.ruleset import RuleSet
 from flowshunt_ids.scanning import arrange, gather, match_packets, match_segments, test_candidates
+from flowshunt_ids.streams.checks import STREAM_BYPASS
+from flowshunt_ids.streams.configuration import stream_settings
 from flowshunt_ids.streams.pool import (
     ARENA_USED,
     DEPTH_REACHED,
@@ -33,8 +36,6 @@ from flowshunt_ids.streams.pool import (
     new_pool,
 )
 from flowshunt_ids.streams.reassembly import Output
-from flowshunt_ids.streams.checks import STREAM_BYPASS
-from flowshunt_ids.streams.configuration import stream_settings
 from flowshunt_ids.tracking import close_flows, end_flows, track
 
 SLICE = 1 << 18
@@ -68,12 +69,13 @@ class Stages:
         ]
         self._counters = rule_set.counters
         self._app: AppStage | None = None
-        if rule_set.app.numbers:
-            self._app = AppStage(self._rules, rule_set.app, registry(), settings.app_layer)
+        if rule_set.app.numbers or rule_set.events:
+            self._app = AppStage(self._rules, rule_set.app, registry(), settings.app_layer, rule_set.events)
         conditions = PacketConditions(self._rules, registry().transforms, self._counters, rule_set.datasets)
         self._decisions = Decisions(self._rules, rule_set.policy, requests, settings.alerts_per_packet, conditions)
         if self._app is not None:
             self._decisions.protocol_of = self._app.layer.protocol_of
+            self._decisions.details_of = self._app.details
         self._sides = np.zeros(2 * flow_capacity, SIDE)
         self._sessions = np.zeros(flow_capacity, SESSION)
         self._pool = new_pool(1 << 14, settings.reassembly_memory)
@@ -121,7 +123,8 @@ class Stages:
         keep_pending(self._pool, self._sides, _NO_SIDES, 0, layout.NO_BYTES, layout.NO_BYTES)
         self._forget(flows, ended)
         self._totals["alerts"] += len(result.alerts)
-        return Verdicts(result.alerts)
+        events = self._app.events(flows, layout.NO_ROWS) if self._app is not None else ()
+        return Verdicts(result.alerts, events=events)
 
     def run(
         self,
@@ -222,6 +225,7 @@ class Stages:
             self._forget(batch.flows, ended)
         verdicts = self._verdicts(batch, result, bypasses[: 2 * found].reshape(found, 2), disposition, turns)
         if self._app is not None:
+            verdicts = attrs.evolve(verdicts, events=self._app.events(batch.flows, frames.timestamp))
             self._app.finish(self._pool, self._sides)
         keep_pending(self._pool, self._sides, touched, int(out.counts[2]), frames.data, extra)
         return verdicts

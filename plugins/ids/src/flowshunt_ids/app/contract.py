@@ -151,8 +151,8 @@ class AppProtocol:
         done: for each direction the progress at which it is complete.
         patterns, probes: how it is recognized. first: who speaks first, for parsers that need the other side too.
         events: names for `app-layer-event:NAME.EVENT`.
-        eve: the transaction's event for EVE: (event type, fields), or None where there is nothing to tell.
-        requires: the distribution that has to be installed for it, where that is not this one.
+        eve: the transaction's event for EVE: (event type, what stands under that name in it), or None where there is
+            nothing to tell. eve_types: the event types that there may be.
     """
 
     name: str
@@ -164,6 +164,7 @@ class AppProtocol:
     probes: tuple[Probe, ...] = ()
     events: frozenset[str] = frozenset()
     eve: Callable[[Any], tuple[str, dict[str, Any]] | None] | None = None
+    eve_types: frozenset[str] = frozenset()
     settings: str = ""
     """Its key under `app-layer.protocols` where that is not `name`."""
 

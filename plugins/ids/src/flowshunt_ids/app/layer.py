@@ -81,7 +81,12 @@ class Found:
     slot: int
     direction: int
     rule: int
-    transaction: int
+    transaction: Any
+
+    @property
+    def number(self) -> int:
+        """The transaction's number."""
+        return int(self.transaction.number)
 
 
 @attrs.define
@@ -316,8 +321,11 @@ class AppLayer:
         if parser.bypass:
             outcome.wishes.append((slot, row, protocol, parser))
             parser.bypass = False
-        if finished or row < 0:
+        if finished:
             self._retire(flow, slot, row, protocol, outcome)
+        if row < 0 and direction == TO_CLIENT and name in self._eve:
+            outcome.told.extend(Told(row, slot, name, transaction) for transaction in parser.transactions)
+            parser.transactions.clear()
 
     def _retire(self, flow: AppFlow, slot: int, row: int, protocol: AppProtocol, outcome: Outcome) -> None:
         kept = []
@@ -381,7 +389,7 @@ class AppLayer:
                 del opened[rule]
                 closed.add(rule)
             if answer:
-                outcome.found.append(Found(row, slot, direction, rule, transaction.number))
+                outcome.found.append(Found(row, slot, direction, rule, transaction))
 
     @staticmethod
     def _evaluate(

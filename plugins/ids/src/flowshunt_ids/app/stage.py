@@ -7,8 +7,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from flowshunt.engine import EngineEvent
 from flowshunt_ids import layout
 from flowshunt_ids.app.contract import AppProtocol
+from flowshunt_ids.app.eve import events_of
 from flowshunt_ids.app.layer import NEVER, AppLayer, Outcome, Told
 from flowshunt_ids.app.plans import Plan, Planner, interest, is_on_transactions, protocols_of
 from flowshunt_ids.app.registry import Registry
@@ -105,10 +107,9 @@ class AppStage:
         prepared: AppRules,
         registry: Registry,
         settings: Mapping[str, Any],
-        *,
-        eve: frozenset[str] = frozenset(),
+        events: frozenset[str] = frozenset(),
     ) -> None:
-        """settings: `app-layer.protocols` of the configuration."""
+        """settings: `app-layer.protocols` of the configuration. events: types of EVE events that are written."""
         self._rules = rules
         self.registry = registry
         enabled = {
@@ -127,13 +128,15 @@ class AppStage:
             prepared.interest & enabled.keys(),
             settings=settings_of,
             ports=_detection_ports(settings),
-            wants=prepared.wants,
-            eve=eve,
+            wants=prepared.wants | ({"files"} if "fileinfo" in events else frozenset()),
+            eve=frozenset(name for name, protocol in enabled.items() if protocol.eve_types & events),
         )
         self._buffer = np.empty(_SLICE, np.uint8)
         self._members: dict[int, Callable[[int], bool]] = {}
         self._stops: list[int] = []
-        self.told: list[Told] = []
+        self._events = events
+        self._told: list[Told] = []
+        self._matched: dict[tuple[int, int], Any] = {}
         self._asking = {number: _question(rule, registry) for number, rule in enumerate(rules) if asks_protocol(rule)}
 
     def run(
@@ -174,15 +177,36 @@ class AppStage:
                 layer.run(segments[begin:upto].tolist(), self._buffer[:filled].tobytes(), flows, belongs, outcome)
                 begin = upto
         self._stops += outcome.stop
-        self.told += outcome.told
+        self._told += outcome.told
         if self._asking:
             candidates = [each for each in candidates if self._holds(each, turns, directions)]
+        self._matched = {(found.slot, found.number): found.transaction for found in outcome.found}
         for found in outcome.found:
             flags = layout.SEGMENT_CHUNK | layout.SEGMENT_ESTABLISHED
             if found.direction:
                 flags |= layout.SEGMENT_TO_CLIENT
-            candidates.append((-2 - found.transaction, found.row, found.slot, found.rule, flags))
+            candidates.append((-2 - found.number, found.row, found.slot, found.rule, flags))
         return candidates
+
+    def details(self, slot: int, number: int) -> Mapping[str, Any]:
+        """What an alert on a transaction tells of it."""
+        protocol = self.registry.protocols.get(self.layer.protocol_of(slot))
+        transaction = self._matched.get((slot, number))
+        if protocol is None or protocol.eve is None or transaction is None:
+            return {}
+        own = protocol.eve(transaction)
+        return {"tx_id": number} if own is None else {"tx_id": number, own[0]: own[1]}
+
+    def events(self, flows: NDArray[Any], timestamps: NDArray[Any]) -> list[EngineEvent]:
+        """What there is to tell since the last call. timestamps: of the batch's rows."""
+        made: list[EngineEvent] = []
+        for told in self._told:
+            moment = int(timestamps[told.row]) if told.row >= 0 else int(flows["last"][told.slot])
+            for direction, kind, fields in events_of(self.registry.protocols[told.protocol], told.transaction):
+                if kind in self._events:
+                    made.append(EngineEvent(told.row, told.slot, direction, kind, fields, moment))
+        self._told = []
+        return made
 
     def finish(self, pool: Pool, sides: NDArray[Any]) -> None:
         """End a batch: stop what is of no more interest."""

@@ -108,12 +108,12 @@ def decoders(value: bytes | None, limits: BodyLimits) -> list[Decoder]:
 
 
 class Body:
-    """A body as rules look at it. `length`: its bytes so far, decoded, up to the limits.
+    """A body as rules look at it. `length`: its bytes so far, decoded, up to the limits; `sent`: all as they came.
 
     What was looked at is forgotten but for a window before what is new.
     """
 
-    __slots__ = ("_begin", "_data", "_decoders", "_limits", "_seen", "bomb", "length")
+    __slots__ = ("_begin", "_data", "_decoders", "_limits", "_seen", "bomb", "length", "sent")
 
     def __init__(self, limits: BodyLimits, coding: bytes | None = None) -> None:
         self._data = bytearray()
@@ -121,11 +121,12 @@ class Body:
         self._decoders = decoders(coding, limits)
         self._limits = limits
         self._seen = 0
-        self.length = 0
+        self.length = self.sent = 0
         self.bomb = False
 
     def add(self, data: bytes, *, more: int = 0) -> bytes:
         """Take the next bytes of the message; gives what they are decoded. more: bytes wanted beyond `keep`."""
+        self.sent += len(data)
         keep = self._limits.keep
         room = max(keep, more) - self.length if keep else MOST_AT_ONCE
         if room <= 0:

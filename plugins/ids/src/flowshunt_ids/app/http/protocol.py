@@ -62,7 +62,7 @@ def event(transaction: HttpTransaction) -> tuple[str, dict[str, Any]] | None:
         "protocol": _text(transaction.protocol),
         "status": transaction.status_number or None,
         "redirect": _text(response.get(b"location")) if 300 <= transaction.status_number <= 303 else None,
-        "length": length.length if length is not None else 0,
+        "length": length.sent if length is not None else 0,
     }
     return "http", {name: value for name, value in fields.items() if value is not None}
 
@@ -78,4 +78,5 @@ HTTP = AppProtocol(
     ),
     events=EVENTS,
     eve=event,
+    eve_types=frozenset({"http", "fileinfo"}),
 )
