@@ -221,6 +221,8 @@ class Stages:
             chosen = self._app_candidates(app, packets, batch.flows, chosen, row_flags, turns, batch.direction)
         if chosen:
             self._decisions.decide(chosen, batch, turns, batch.flows, result, source)
+        if self._app is not None and self._app.bypasses:
+            self._bypass_by_policy(self._app.bypasses, turns, result)
         if len(ended):
             self._forget(batch.flows, ended)
         verdicts = self._verdicts(batch, result, bypasses[: 2 * found].reshape(found, 2), disposition, turns)
@@ -243,6 +245,17 @@ class Stages:
         found = [copy_rows(some) for some in self._event_rules.candidates(events, self._groups.arrays, *work)]
         self._totals["candidates"] += sum(map(len, found))
         return found
+
+    def _bypass_by_policy(
+        self, wishes: list[tuple[int, int, str]], turns: NDArray[np.int32], result: BatchDecisions
+    ) -> None:
+        """Bypass flows whose protocol's policy says so."""
+        policy = self._set.policy
+        for slot, row, cause in wishes if policy.enabled else ():
+            number = self._groups.request_number(BypassRequest(policy.action, cause=cause))
+            result.bypassed.setdefault(slot, number)
+            result.stopped.setdefault(slot, int(turns[row]))
+        wishes.clear()
 
     def _app_candidates(
         self,

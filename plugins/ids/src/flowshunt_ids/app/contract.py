@@ -112,11 +112,14 @@ class Parser(Protocol):
 
     Attributes:
         transactions: those that are not done with, oldest first. Done ones are taken out by who calls.
-        bypass: set once the rest of the flow is of no interest (encrypted, tunnelled): see `Protocol.bypass`.
+        bypass: set once the rest of the flow is of no interest (encrypted, tunnelled): see `BypassWish`.
+        becomes: set once another protocol follows (a tunnel, STARTTLS): its name, or "" where it is to be recognized by
+            what comes. None: this protocol goes on.
     """
 
     transactions: list[Any]
     bypass: bool
+    becomes: str | None
 
     def data(self, direction: int, data: bytes) -> None:
         """The next bytes of a direction (UDP: one datagram's payload)."""

@@ -202,6 +202,8 @@ class AppLayer:
     def _data(
         self, flow: AppFlow, slot: int, row: int, direction: int, data: bytes, flows: Any, outcome: Outcome
     ) -> None:
+        if flow.parser is not None and flow.parser.becomes is not None:
+            self._change(flow, slot, row, flows, outcome)
         if flow.protocol:
             if flow.known[direction] == NEVER:
                 self._known(flow, direction, row)
@@ -225,6 +227,19 @@ class AppLayer:
             self._known(flow, 0, row)
             self._known(flow, 1, row)
             self._give_up(flow, slot, outcome)
+
+    def _change(self, flow: AppFlow, slot: int, row: int, flows: Any, outcome: Outcome) -> None:
+        """Go on with the protocol that follows the one so far."""
+        old, name = flow.parser, flow.parser.becomes
+        if flow.protocol in self._eve:
+            outcome.told.extend(Told(row, slot, flow.protocol, transaction) for transaction in old.transactions)
+        flow.parser, flow.protocol = None, ""
+        flow.over = [False, False]
+        flow.begins = [b"", b""]
+        if name in self._protocols:
+            record = flows[slot]
+            ports = int(record["source_port"]), int(record["destination_port"])
+            self._recognized(flow, slot, row, name, int(record["protocol"]), ports, outcome)
 
     def _known(self, flow: AppFlow, direction: int, row: int) -> None:
         flow.known[direction] = row

@@ -99,7 +99,10 @@ def _database(patterns: Sequence[Pattern]) -> Callable[[bytes], Sequence[int]]:
 
 
 class AppStage:
-    """The application layers of one run."""
+    """The application layers of one run.
+
+    bypasses: flows that a policy bypasses from a row of this batch on: slot, row and cause; taken by who calls.
+    """
 
     def __init__(
         self,
@@ -118,15 +121,13 @@ class AppStage:
             if _enabled(settings.get(protocol.settings or protocol.name))
         }
 
-        def settings_of(protocol: AppProtocol) -> Mapping[str, Any]:
-            tree = settings.get(protocol.settings or protocol.name)
-            return tree if isinstance(tree, Mapping) else {}
-
+        self._settings = settings
+        self.bypasses: list[tuple[int, int, str]] = []
         self.layer = AppLayer(
             enabled,
             prepared.plans,
             prepared.interest & enabled.keys(),
-            settings=settings_of,
+            settings=self._settings_of,
             ports=_detection_ports(settings),
             wants=prepared.wants | ({"files"} if "fileinfo" in events else frozenset()),
             eve=frozenset(name for name, protocol in enabled.items() if protocol.eve_types & events),
@@ -178,6 +179,11 @@ class AppStage:
                 begin = upto
         self._stops += outcome.stop
         self._told += outcome.told
+        for slot, row, protocol, parser in outcome.wishes:
+            wish = self.registry.bypass.get(protocol.name)
+            cause = wish.decide(parser, self._settings_of(protocol)) if wish is not None else ""
+            if cause and row >= 0:
+                self.bypasses.append((slot, row, cause))
         if self._asking:
             candidates = [each for each in candidates if self._holds(each, turns, directions)]
         self._matched = {(found.slot, found.number): found.transaction for found in outcome.found}
@@ -187,6 +193,10 @@ class AppStage:
                 flags |= layout.SEGMENT_TO_CLIENT
             candidates.append((-2 - found.number, found.row, found.slot, found.rule, flags))
         return candidates
+
+    def _settings_of(self, protocol: AppProtocol) -> Mapping[str, Any]:
+        tree = self._settings.get(protocol.settings or protocol.name)
+        return tree if isinstance(tree, Mapping) else {}
 
     def details(self, slot: int, number: int) -> Mapping[str, Any]:
         """What an alert on a transaction tells of it."""

@@ -61,7 +61,7 @@ class HttpParser:
     def __init__(self, context: Context, settings: HttpSettings) -> None:
         self.transactions: list[HttpTransaction] = []
         self.bypass = False
-        self.tunnel = False
+        self.becomes: str | None = None
         self._settings = settings
         self._wants = context.wants
         self._count = 0
@@ -447,7 +447,7 @@ class HttpParser:
         if transaction.progress[TO_CLIENT] <= LINE:
             return False
         if 200 <= transaction.status_number <= 299:
-            self.tunnel = True
+            self.becomes = ""
             self._sides[TO_SERVER].dead = self._sides[TO_CLIENT].dead = True
             self._advance(transaction, TO_SERVER, COMPLETE)
             self._advance(transaction, TO_CLIENT, COMPLETE)
@@ -539,7 +539,7 @@ class HttpParser:
             self._run(TO_SERVER)
         none = coding is None and length is None
         if status == 101 and none:
-            self.tunnel = True
+            self.becomes = ""
             for direction in (TO_SERVER, TO_CLIENT):
                 self._sides[direction].dead = True
                 if transaction.progress[direction] < COMPLETE:
