@@ -14,10 +14,10 @@ from flowshunt_ebpf.kops.rewrite import Place
 from flowshunt_ebpf.native.measure import Timing
 from flowshunt_ebpf.program import Program
 
-MAX_HOT_SITES: Final = 16
+MAX_HOT_SITES: Final = 8
 """Sites that are measured one by one."""
 
-LEAST_NOISE: Final = 0.01
+LEAST_GAIN: Final = 0.01
 """What a program must gain at least, as a share, for a family or site to be kept."""
 
 FLOOR: Final = 0.98
@@ -114,12 +114,17 @@ def _hottest(places: Sequence[Place], counts: Sequence[int] | None) -> list[Plac
 
 
 def _noise(again: Timing) -> float:
-    return max(LEAST_NOISE, abs(again.ratio - 1), again.high - again.ratio, again.ratio - again.low)
+    return max(abs(again.ratio - 1), _error(again))
+
+
+def _error(timing: Timing) -> float:
+    """How far a ratio's median may be off: of nine rounds' medians some 95 % lie within half the quartiles' span."""
+    return (timing.high - timing.low) / 2
 
 
 def _gains(timing: Timing, noise: float) -> bool:
-    """Whether a variant is faster by more than the noise, and not just in its best rounds."""
-    return timing.ratio > 1 + noise and timing.low > 1
+    """Whether a variant is faster by more than the noise, its own included."""
+    return timing.ratio > 1 + max(noise, LEAST_GAIN, _error(timing))
 
 
 def _plan(

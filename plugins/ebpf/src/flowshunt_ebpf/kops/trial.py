@@ -13,7 +13,7 @@ from flowshunt_ebpf.native.host import HostProgram, host
 from flowshunt_ebpf.native.image import Image
 from flowshunt_ebpf.native.machine import MAX_PACKET_ROOM, PACKET_ROOM, Machine
 from flowshunt_ebpf.native.measure import EMPTY, Timer, Timing, compare
-from flowshunt_ebpf.native.verdict import Verdict
+from flowshunt_ebpf.native.verdict import Verdict, digest
 from flowshunt_ebpf.native.workbench import Workbench
 from flowshunt_ebpf.program import Program
 
@@ -51,6 +51,7 @@ class Trial:
     judge: Callable[[Image, Machine], Verdict] = verified
     rounds: int = 9
     seconds: float = 0.02
+    _verdicts: dict[bytes, Verdict] = attrs.field(factory=dict, init=False)
 
     def workbench(self, program: Program) -> Workbench:
         """A variant with its maps filled."""
@@ -62,7 +63,14 @@ class Trial:
     def load(self, program: Program) -> HostProgram:
         """A variant as native code. Raises InputError where the verifier rejects it."""
         bench = self.workbench(program)
-        return host(bench.image, bench.machine, bench.judge(self.judge))
+        return host(bench.image, bench.machine, bench.judge(self._judged))
+
+    def _judged(self, image: Image, machine: Machine) -> Verdict:
+        """The verdict about an image; each is asked for once."""
+        key = digest(image.as_loaded(), image.context)
+        if key not in self._verdicts:
+            self._verdicts[key] = self.judge(image, machine)
+        return self._verdicts[key]
 
     def timer(self, loaded: HostProgram) -> Timer:
         """Runs a program on the packets, one after another; gives ns per packet, of the processor's time."""
