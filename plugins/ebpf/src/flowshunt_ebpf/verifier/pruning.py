@@ -380,8 +380,12 @@ class Visits:
     # Joining
 
     def _control(self, state: State) -> tuple[Any, ...]:
-        """The known numbers of a state that control loops; numbers that are not known unroll none."""
+        """What states must have in common to be joined: pointers on the stack, and the known numbers that control loops.
+
+        Numbers that are not known unroll none. Which pointer it is often decides about what follows.
+        """
         parts: list[Any] = []
+        places: list[Any] = []
         last = len(state.frames) - 1
         for n, frame in enumerate(state.frames):
             if n < last:
@@ -389,6 +393,9 @@ class Visits:
                 controls = self.controls[call + 1]
             else:
                 controls = self.controls[state.index]
+            for offset, (_, held) in frame.stack.cells.items():
+                if held.kind != SCALAR:
+                    places.append((n, offset, held.kind, id(held.of), held.nullable))
             if not controls:
                 continue
             for r in range(10):
@@ -402,7 +409,7 @@ class Visits:
                         scalar = cells[offset][1].scalar
                         parts.append((n, offset))
                         parts.append(scalar.value if scalar.is_const else None)
-        return tuple(parts)
+        return (*parts, *sorted(places))
 
     def _join(self, state: State, other: State) -> None:
         """Make a state include what another one does, but for relations between its values."""
