@@ -77,7 +77,10 @@ class Decoder:
         except (zlib.error, lzma.LZMAError, MemoryError, EOFError):
             self.failed = True
             if not self._made:
-                return data
+                return self._begin + data
+        if not self._made and len(self._begin) < _STEP:
+            # Kept as it came, for if it turns out not to be compressed.
+            self._begin += data
         if rest and total >= most:
             self.failed = self.bomb = True
         return b"".join(parts)
