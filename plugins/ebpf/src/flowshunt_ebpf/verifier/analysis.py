@@ -256,7 +256,8 @@ class Analysis:
             deep = UnsafeError("call-depth", f"calls may be {self.limits.frames} functions deep, the program included")
             raise StoppedError(self._rejection(deep, State([], -1), -1))
         accesses = frozenset(index for index, context in self._accesses.items() if context)
-        return Facts(self._recorder.bounds(), tuple(self._depth), frames, self.writes_packet, accesses)
+        known = self._recorder
+        return Facts(known.bounds(), tuple(self._depth), frames, self.writes_packet, accesses, known.regions())
 
     @property
     def stack_used(self) -> list[int]:
