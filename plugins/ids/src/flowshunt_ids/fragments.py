@@ -1,11 +1,11 @@
 """IP defragmentation: datagrams put together from their fragments, with bounded memory.
 
-Fragments are rare, so this is Python. Of overlapping fragments the bytes received first are kept.
+Fragments are rare, so this is Python. What is kept of overlapping ones is in `flowshunt_ids.fragment_policies`.
 """
 
 import bisect
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 
 from flowshunt.packets.batch import LINK_RAW, FrameBatch
 from flowshunt.packets.headers import MORE_FRAGMENTS
+from flowshunt_ids.events import number
+from flowshunt_ids.fragment_policies import BSD, Fragment, first_hole, insert, join
 
 TIMEOUT = 60 * 1_000_000_000
-"""How long (ns) a datagram may take to become whole, as in Suricata."""
+"""How long (ns) nothing of a datagram may come before it is given up, as in Suricata."""
 MAX_DATAGRAM = 65535
+MAX_FRAGMENTS = 65535
+"""The most fragments that are kept in all (`defrag.max-frags`)."""
 
 _EXTENSIONS = frozenset({0, 43, 60})
 _FRAGMENT_HEADER = 44
@@ -34,21 +38,25 @@ _FIELDS = (
 )
 _OVERHEAD = 64
 """Bytes that a fragment is charged beside its own."""
+_TOO_LARGE = {4: number("decoder.ipv4.frag_pkt_too_large"), 6: number("decoder.ipv6.frag_pkt_too_large")}
+_OVERLAPS = {4: number("decoder.ipv4.frag_overlap"), 6: number("decoder.ipv6.frag_overlap")}
+_IGNORED = {4: number("decoder.ipv4.frag_ignored"), 6: number("decoder.ipv6.frag_ignored")}
 
 Key = tuple[Any, ...]
 
 
 @attrs.define
 class _Datagram:
-    first_seen: int
+    last_seen: int
+    policy: str
+    parts: list[Fragment] = attrs.field(factory=list)
     starts: list[int] = attrs.field(factory=list)
-    parts: list[bytes] = attrs.field(factory=list)
-    total: int | None = None
+    seen_last: bool = False
+    hole: int = 0
     size: int = 0
-    header: bytes = b""
-    protocol: int = 0
     slot: int = -1
     flow: int = 0
+    taken: int = 0
 
 
 @attrs.frozen
@@ -61,14 +69,30 @@ class Reassembled:
 
 
 class Defragmenter:
-    """The datagrams that are not whole yet."""
+    """The datagrams that are not whole yet.
 
-    def __init__(self, memory: int) -> None:
+    policy_of: gives the policy (`flowshunt_ids.fragment_policies`) of a destination address, 4 or 16 bytes.
+    """
+
+    def __init__(
+        self,
+        memory: int,
+        policy_of: Callable[[bytes], str] | None = None,
+        *,
+        timeout: int = TIMEOUT,
+        most: int = MAX_FRAGMENTS,
+    ) -> None:
         self._memory = memory
+        self._policy_of = policy_of
+        self._timeout = timeout
+        self._most = most
         self._used = 0
+        self._count = 0
         self._open: OrderedDict[Key, _Datagram] = OrderedDict()
         self.completed = 0
         self.given_up = 0
+        self.events: list[tuple[int, int]] = []
+        """Rows and numbers of events (`flowshunt_ids.events`) of the last call of `add`."""
 
     @property
     def used(self) -> int:
@@ -87,6 +111,7 @@ class Defragmenter:
 
         headers, slots, flows: of these rows, their HEADER rows, flows and flow ids (-1 and 0: none).
         """
+        self.events = []
         whole: list[tuple[int, Reassembled]] = []
         data = frames.data.data
         columns = zip(
@@ -104,126 +129,111 @@ class Defragmenter:
             found = _fragment(bytes(data[begin + l3 : begin + captured]), payload + length - l3, version)
             if found is None:
                 continue
-            addresses, packet_header, protocol, part = found
-            datagram = self._part(
-                (addresses, identification, protocol, *vlans),
-                now,
-                8 * fragment_offset,
-                part,
-                (packet_header, protocol, slot, flow),
-                last=not flags & MORE_FRAGMENTS,
-            )
-            if datagram is not None:
-                whole.append((row, Reassembled(_packet(datagram), datagram.slot, datagram.flow)))
+            source, destination, packet_header, protocol, part = found
+            start = 8 * fragment_offset
+            if start + len(part) + (20 if version == 4 else 0) > MAX_DATAGRAM:
+                self.events.append((row, _TOO_LARGE[version]))
+                self.given_up += 1
+                continue
+            key = (min(source, destination), max(source, destination), identification, protocol, *vlans)
+            datagram = self._find(key, now, destination)
+            if self._count >= self._most:
+                self.events.append((row, _IGNORED[version]))
+                continue
+            new = Fragment(start, part, bool(flags & MORE_FRAGMENTS), packet_header)
+            taken, overlaps = self._insert(datagram, new)
+            if overlaps:
+                self.events.append((row, _OVERLAPS[version]))
+            if start == 0 and datagram.slot < 0:
+                datagram.slot, datagram.flow = slot, flow
+            if taken and _is_whole(datagram):
+                self._close(key)
+                self.completed += 1
+                whole.append((row, Reassembled(_packet(datagram, version), datagram.slot, datagram.flow)))
+            while self._used > self._memory and self._open:
+                self._drop(next(iter(self._open)))
         return whole
 
-    def _part(
-        self,
-        key: Key,
-        now: int,
-        offset: int,
-        payload: bytes,
-        origin: tuple[bytes, int, int, int],
-        *,
-        last: bool,
-    ) -> _Datagram | None:
-        """Add a part of a datagram; gives the datagram where it is whole now. origin: header, protocol, slot, flow."""
+    def _find(self, key: Key, now: int, destination: bytes) -> _Datagram:
+        """The datagram of a fragment; it comes last in the order in which they are given up."""
         while self._open:
             oldest, waiting = next(iter(self._open.items()))
-            if now - waiting.first_seen < TIMEOUT:
+            if now - waiting.last_seen < self._timeout:
                 break
             self._drop(oldest)
         datagram = self._open.get(key)
         if datagram is None:
-            datagram = self._open[key] = _Datagram(now)
+            policy = self._policy_of(destination) if self._policy_of is not None else BSD
+            datagram = self._open[key] = _Datagram(now, policy)
             self._used += _OVERHEAD
-        if offset + len(payload) > MAX_DATAGRAM:
-            self._drop(key)
-            return None
-        if offset == 0 and not datagram.header:
-            datagram.header, datagram.protocol, datagram.slot, datagram.flow = origin
-        if last and datagram.total is None:
-            datagram.total = offset + len(payload)
-        self._insert(datagram, offset, payload)
-        if datagram.total is not None and datagram.header and _is_whole(datagram):
-            del self._open[key]
-            self._used -= datagram.size + _OVERHEAD
-            self.completed += 1
-            return datagram
-        while self._used > self._memory and self._open:
-            self._drop(next(iter(self._open)))
-        return None
+        else:
+            datagram.last_seen = max(datagram.last_seen, now)
+            self._open.move_to_end(key)
+        return datagram
 
-    def _insert(self, datagram: _Datagram, start: int, payload: bytes) -> None:
-        at = bisect.bisect_right(datagram.starts, start)
-        if at:
-            over = datagram.starts[at - 1] + len(datagram.parts[at - 1]) - start
-            if over > 0:
-                payload, start = payload[over:], start + over
-        while payload:
-            room = datagram.starts[at] - start if at < len(datagram.starts) else len(payload)
-            if room > 0:
-                part = payload[:room]
-                datagram.starts.insert(at, start)
-                datagram.parts.insert(at, part)
-                datagram.size += len(part) + _OVERHEAD
-                self._used += len(part) + _OVERHEAD
-                at += 1
-            if room >= len(payload):
-                return
-            skip = datagram.starts[at] + len(datagram.parts[at]) - start
-            payload, start = payload[skip:], start + skip
-            at += 1
+    def _insert(self, datagram: _Datagram, new: Fragment) -> tuple[bool, bool]:
+        size = len(new.data)
+        taken, overlaps = insert(datagram.parts, datagram.starts, new, datagram.policy)
+        if taken:
+            datagram.size += size + _OVERHEAD
+            datagram.taken += 1
+            self._used += size + _OVERHEAD
+            self._count += 1
+            datagram.seen_last = datagram.seen_last or not new.more
+            if new.start <= datagram.hole:
+                datagram.hole = first_hole(
+                    datagram.parts, bisect.bisect_left(datagram.starts, new.start), datagram.hole
+                )
+        return taken, overlaps
 
-    def _drop(self, key: Key) -> None:
+    def _close(self, key: Key) -> None:
         datagram = self._open.pop(key)
         self._used -= datagram.size + _OVERHEAD
+        self._count -= datagram.taken
+
+    def _drop(self, key: Key) -> None:
+        self._close(key)
         self.given_up += 1
 
 
 def _is_whole(datagram: _Datagram) -> bool:
-    assert datagram.total is not None
-    end = 0
-    for start, part in zip(datagram.starts, datagram.parts, strict=True):
-        if start != end:
-            break
-        end += len(part)
-        if end >= datagram.total:
-            return True
-    return end >= datagram.total
+    """Whether no byte is missing."""
+    parts = datagram.parts
+    return datagram.seen_last and parts[0].start == 0 and datagram.hole >= parts[-1].end
 
 
-def _fragment(packet: bytes, end: int, version: int) -> tuple[bytes, bytes, int, bytes] | None:
-    """A fragment's addresses, the header to put before the datagram, its protocol, and its part of the payload.
+def _fragment(packet: bytes, end: int, version: int) -> tuple[bytes, bytes, bytes, int, bytes] | None:
+    """A fragment's addresses, the headers to put before the datagram, its protocol, and its part of the payload.
 
-    packet: from the IP header on; end: where its payload ends.
+    packet: from the IP header on; end: where its payload ends. IPv6 tells the protocol only with the first part, so all
+    parts count as of the fragment header's; the headers then say what follows them.
     """
     if version == 4:
         start = 4 * (packet[0] & 15) if packet else end
         if start < 20 or start > end or end > len(packet):
             return None
-        return packet[12:20], packet[:start], packet[9], packet[start:end]
+        return packet[12:16], packet[16:20], packet[:start], packet[9], packet[start:end]
     if len(packet) < 40 or end > len(packet):
         return None
-    following, at = packet[6], 40
+    following, at, place = packet[6], 40, 6
     while following in _EXTENSIONS and at + 8 <= end:
-        following, at = packet[at], at + 8 * (packet[at + 1] + 1)
+        following, place, at = packet[at], at, at + 8 * (packet[at + 1] + 1)
     if following != _FRAGMENT_HEADER or at + 8 > end:
         return None
-    return packet[8:40], packet[:40], packet[at], packet[at + 8 : end]
+    header = bytearray(packet[:at])
+    header[place] = packet[at]
+    return packet[8:24], packet[24:40], bytes(header), _FRAGMENT_HEADER, packet[at + 8 : end]
 
 
-def _packet(datagram: _Datagram) -> bytes:
+def _packet(datagram: _Datagram, version: int) -> bytes:
     """The datagram as an IP packet; its checksum is not made anew."""
-    assert datagram.total is not None
-    payload = b"".join(datagram.parts)[: datagram.total]
-    header = bytearray(datagram.header)
-    if header[0] >> 4 == 4:
-        header[2:4] = min(len(header) + len(payload), 65535).to_bytes(2, "big")
+    payload = join(datagram.parts)
+    header = bytearray(datagram.parts[0].header)
+    if version == 4:
+        header[2:4] = min(len(header) + len(payload), MAX_DATAGRAM).to_bytes(2, "big")
         header[6:8] = b"\0\0"
     else:
-        header[4:6] = len(payload).to_bytes(2, "big")
-        header[6] = datagram.protocol
+        header[4:6] = min(len(header) - 40 + len(payload), MAX_DATAGRAM).to_bytes(2, "big")
     return bytes(header) + payload
 
 

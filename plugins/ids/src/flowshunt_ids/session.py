@@ -11,6 +11,8 @@ from flowshunt.engine import Alert, EngineSummary, InspectionBatch, Verdicts
 from flowshunt.packets.decode import decode
 from flowshunt.rows import join_rows, take_rows
 from flowshunt_ids.fragments import Defragmenter, Reassembled, extended
+from flowshunt_ids.host_policies import HostPolicies
+from flowshunt_ids.layout import EVENT
 from flowshunt_ids.ruleset import RuleSet
 from flowshunt_ids.stages import Stages
 from flowshunt_ids.tracking import special_packets
@@ -25,7 +27,12 @@ class Session:
     def __init__(self, rule_set: RuleSet, flow_capacity: int) -> None:
         self._set = rule_set
         self._stages = Stages(rule_set, flow_capacity)
-        self._defragmenter = Defragmenter(rule_set.settings.defrag_memory)
+        settings = rule_set.settings
+        self._defragmenter = Defragmenter(
+            settings.defrag_memory,
+            HostPolicies(settings.host_policies).for_fragments,
+            timeout=settings.defrag_timeout * 1_000_000_000,
+        )
         self._outer = OuterFlows()
 
     def inspect(self, batch: InspectionBatch) -> Verdicts:
@@ -84,6 +91,7 @@ class Session:
             extra=datagrams.data,
             order=_order(count, rows),
             owned=(at, places),
+            noted=np.array(self._defragmenter.events, EVENT),
         )
         disposition = verdicts.disposition[:count]
         np.maximum.at(disposition, rows, verdicts.disposition[count:])

@@ -15,7 +15,9 @@ from flowshunt_ids.app.registry import registry
 from flowshunt_ids.app.stage import AppStage
 from flowshunt_ids.conditions import PacketConditions, PacketSource
 from flowshunt_ids.decisions import EMPTY, BatchDecisions, Decisions
+from flowshunt_ids.decode_events.plain import decode_events
 from flowshunt_ids.event_rules import EventRules, by_row
+from flowshunt_ids.host_policies import HostPolicies
 from flowshunt_ids.inspection import PayloadMatcher
 from flowshunt_ids.layout import CANDIDATE, EVENT, NO_PACKETS, PIECE, SEGMENT, SESSION, SIDE, Packets, packets_of
 from flowshunt_ids.lookup import find_packet_groups, open_flows
@@ -45,6 +47,7 @@ CANDIDATES = 1 << 14
 EVENT_ROOM = 4
 """Events of the stream engine that there is room for, a packet."""
 _NO_SIDES = np.empty(0, np.int32)
+_NO_EVENTS = np.empty(0, EVENT)
 _UNSCANNED = (np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
 """In place of hits and patterns: the rules that have none."""
 
@@ -60,6 +63,7 @@ class Stages:
         self._tables = rule_set.classes.tables()
         settings = rule_set.settings
         self._event_rules = EventRules(self._rules)
+        self._host_policies = HostPolicies(settings.host_policies)
         self._settings = stream_settings(settings, compare=self._event_rules.overlaps)
         if settings.stream_bypass and rule_set.policy.enabled:
             request = BypassRequest(settings.bypass_action, cause="stream depth")
@@ -135,6 +139,7 @@ class Stages:
         order: NDArray[np.int32] | None = None,
         owned: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None,
         repeated: NDArray[np.bool_] | None = None,
+        noted: NDArray[Any] = _NO_EVENTS,
     ) -> Verdicts:
         """Inspect packets.
 
@@ -145,6 +150,7 @@ class Stages:
         owned: rows that are inspected as packets of no flow (fragments) and the flows that they belong to (-1: none);
             they are skipped where their flow is bypassed.
         repeated: rows of no flow that are not the first packet of what they belong to.
+        noted: EVENT rows that are known already, of fragments.
         """
         count = len(batch)
         frames = batch.frames
@@ -209,7 +215,8 @@ class Stages:
             candidates = join_rows([candidates, *more]) if more else candidates
         source = PacketSource(self._sides, extra)
         if self._event_rules:
-            events = self._events[: int(out.counts[3])]
+            known = (decode_events(opening.frames),) if self._event_rules.decode and opening is not None else ()
+            events = np.concatenate([*known, noted, self._events[: int(out.counts[3])]])
             more = self._event_candidates(events, batch, packets, row_group, row_flags)
             candidates = join_rows([candidates, *more]) if more else candidates
             source = PacketSource(self._sides, extra, by_row(events))
@@ -326,6 +333,17 @@ class Stages:
             if not count:
                 break
             groups.add(missing[:count])
+        if self._host_policies:
+            self._set_policies(batch)
+
+    def _set_policies(self, batch: InspectionBatch) -> None:
+        """Note how the receivers of flows that begin take overlapping data."""
+        of = self._host_policies.for_streams
+        for slot in np.unique(batch.slot[(batch.slot >= 0) & ((batch.events & NEW) != 0)]).tolist():
+            flow = batch.flows[slot]
+            size = 4 if flow["ip_version"] == 4 else 16
+            self._sides["policy"][2 * slot] = of(flow["destination"].tobytes()[:size])
+            self._sides["policy"][2 * slot + 1] = of(flow["source"].tobytes()[:size])
 
     def _missing_rows(self, rows: int) -> NDArray[np.uint64]:
         if 2 * rows > len(self._missing):

@@ -322,7 +322,20 @@ def track(
             if header.l4 != 0 and not fragment:
                 pending = sides[side].flags & SIDE_DEPTH
                 found, event_count = _track_tcp(
-                    pool, groups, sessions, sides, packet, packets, row, side, times[row], settings, out, app, events, event_count
+                    pool,
+                    groups,
+                    sessions,
+                    sides,
+                    packet,
+                    packets,
+                    row,
+                    side,
+                    times[row],
+                    settings,
+                    out,
+                    app,
+                    events,
+                    event_count,
                 )
                 flags |= found
                 if flags & ROW_ADDED and not sides[side].flags & SIDE_TOUCHED:
