@@ -1,0 +1,47 @@
+"""What the verifier accepts never faults, and registers stay in the bounds that it claims.
+
+A fixed share of the random programs; `tests/benchmarks/verifier_soundness.py` runs as many as one likes.
+"""
+
+import pytest
+
+from flowshunt_ebpf.testing.memory_programs import memory_program
+from flowshunt_ebpf.testing.soundness import Bench, Tally, try_programs
+from flowshunt_ebpf.verifier import Facts, verify
+from flowshunt_ebpf.verifier.scalar import const
+
+
+@pytest.fixture(scope="module")
+def tally():
+    return try_programs(range(700))
+
+
+def test_no_accepted_program_faults_or_leaves_its_bounds(tally):
+    assert tally.violations == {}
+
+
+def test_many_programs_are_accepted_and_many_are_not(tally):
+    assert tally.accepted > 350
+    assert tally.rejected > 70
+    assert len(tally.rules) > 6
+
+
+def test_the_runs_are_real(tally):
+    assert tally.runs == 4 * tally.accepted
+    assert tally.steps > 20 * tally.runs
+
+
+def test_a_false_claim_is_noticed():
+    program = memory_program(1)
+    facts = verify(program).facts
+    assert facts is not None
+    wrong = list(facts.bounds)
+    last = len(program) - 1
+    assert any(known is not None and known[0] is not None for known in wrong[last:])
+    wrong[last] = (const(77), *facts.bounds[last][1:])
+    bench = Bench()
+    false = Facts(tuple(wrong), facts.stack, facts.frames, facts.writes_packet, facts.context_accesses)
+    violation = bench.run(bench.prepare(program), false, 1, runs=1, tally=Tally())
+    assert violation is not None
+    assert violation.index == last
+    assert "r0 is claimed to be 77" in violation.what
