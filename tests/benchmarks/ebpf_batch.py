@@ -19,8 +19,9 @@ from flowshunt_ebpf.elf import load_object
 from flowshunt_ebpf.kernel.syscall import missing
 from flowshunt_ebpf.native.batch import BatchDriver
 from flowshunt_ebpf.native.host import host
-from flowshunt_ebpf.native.verdict import Verdict, digest
 from flowshunt_ebpf.native.workbench import Workbench
+from flowshunt_ebpf.testing.checked_code import host_checked
+from flowshunt_ebpf.verifier import verify
 
 HERE = Path(__file__).resolve().parent
 
@@ -51,8 +52,8 @@ def main() -> None:
     length = np.array([len(frame) for frame in held], np.uint32)
     offset = np.concatenate([[0], np.cumsum(length, dtype=np.int64)[:-1]]).astype(np.int64)
     ready = bench()
-    verdict = Verdict(True, digest(ready.image.as_loaded(), ready.image.context), "benchmark", writes_packet=False)
-    unchecked, checked = host(ready.image, ready.machine, verdict), host(ready.image, ready.machine)
+    verdict = verify(ready.image.as_loaded())
+    unchecked, checked = host(ready.image, ready.machine, verdict), host_checked(ready.image, ready.machine)
 
     def one_by_one(count: int) -> float:
         start = time.perf_counter()

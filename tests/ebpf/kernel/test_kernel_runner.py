@@ -37,6 +37,7 @@ from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.machine import Machine
 from flowshunt_ebpf.program import MapDefinition, MapType, Program
+from flowshunt_ebpf.testing.checked_code import host_checked
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"the kernel runner can't run here: {missing()}")
 
@@ -220,7 +221,7 @@ def test_queues_go_in_and_come_back(kind, popped, left):
     (m,) = create_all((MapDefinition("m", kind, 0, 8, 5),))
     machine = Machine(XDP, (m,))
     image = prepare(Program(code, maps=(m.definition,)), (m,), context=XDP)
-    for load in (run_in_kernel, host, run_in_kernel):
+    for load in (run_in_kernel, host_checked, run_in_kernel):
         m.clear()
         for value in (1, 2, 3):
             m.push(struct.pack("<Q", value))
@@ -244,7 +245,7 @@ def test_records_of_a_ring_come_back():
     machine.set_packet(PACKET)
     batches = []
     m.on_records = batches.append
-    for load in (host, run_in_kernel):
+    for load in (host_checked, run_in_kernel):
         loaded = load(image, machine)
         for _ in range(100):  # round the end of the ring several times
             loaded.run()

@@ -7,8 +7,9 @@ from flowshunt.host_registers import ARM64 as ARM64_REGISTERS
 from flowshunt.host_registers import X86_64 as X86_64_REGISTERS
 from flowshunt_ebpf.asm import assemble
 from flowshunt_ebpf.contexts.layout import MEMORY, XDP
+from flowshunt_ebpf.kops.apart import attach_forms
 from flowshunt_ebpf.kops.policy import Policy, weight
-from flowshunt_ebpf.kops.rewrite import attach_forms, rewrite
+from flowshunt_ebpf.kops.rewrite import rewrite
 from flowshunt_ebpf.native import arm64, assembler, x86_64
 from flowshunt_ebpf.native.emulator import emulate
 from flowshunt_ebpf.native.host import architecture as host_architecture
@@ -16,9 +17,9 @@ from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.interpreter import interpret
 from flowshunt_ebpf.native.jit import compile_image
 from flowshunt_ebpf.native.machine import Machine
-from flowshunt_ebpf.native.verdict import Verdict, digest
 from flowshunt_ebpf.program import proof_token
 from flowshunt_ebpf.program.program_type import ProgramType
+from flowshunt_ebpf.testing.checked_code import vouched
 from flowshunt_ebpf.testing.sample_operations import HINT, LEAST, SAMPLES, SPIN, Believer
 
 TEXT = """
@@ -184,7 +185,7 @@ PACKETS = [bytes(16), bytes(range(16)), b"\xff" * 8 + bytes(8), bytes(8) + b"\x8
 def outcomes(program, load):
     machine = Machine(MEMORY, ())
     image = prepare(program, context=MEMORY)
-    verdict = Verdict(True, digest(program, MEMORY), "test")
+    verdict = vouched(image)
     loaded = load(image, machine, verdict)
     found = []
     for packet in PACKETS:

@@ -32,10 +32,11 @@ def test_a_program_with_maps_and_helpers_needs_no_numba():
         "import sys\n"
         "from flowshunt_ebpf.asm import assemble\n"
         "from flowshunt_ebpf.native import Workbench, host\n"
+        "from flowshunt_ebpf.verifier import verify\n"
         "bench = Workbench(assemble('.type xdp\\n.map m hash key=4 value=8 entries=4\\n*(u64 *)(r10 - 8) = 1\\n"
         "r2 = r10\\nr2 += -8\\nr3 = r2\\nr4 = 0\\nr1 = map[m]\\ncall bpf_map_update_elem\\nexit'))\n"
         "bench.machine.set_packet(bytes(64))\n"
-        "assert host(bench.image, bench.machine).run().value == 0\n"
+        "assert host(bench.image, bench.machine, verify(bench.program)).run().value == 0\n"
         "assert len(bench.maps['m']) == 1\n"
         "assert 'numba' not in sys.modules and 'llvmlite' not in sys.modules\n"
     )
@@ -86,10 +87,12 @@ RUN = """
 import sys
 from flowshunt_ebpf.asm import assemble
 from flowshunt_ebpf.native import Workbench, host
+from flowshunt_ebpf.verifier import verify
 bench = Workbench(assemble('.type xdp\\n.map m hash key=4 value=8 entries=4\\n*(u64 *)(r10 - 8) = 1\\n'
-    'r2 = r10\\nr2 += -8\\nr3 = r2\\nr4 = 0\\nr1 = map[m]\\ncall bpf_map_update_elem\\nexit'))
+    'r2 = r10\\nr2 += -8\\nr3 = r2\\nr4 = 0\\nr1 = map[m]\\ncall bpf_map_update_elem\\n'
+    'r2 = r10\\nr2 += -8\\nr1 = map[m]\\ncall bpf_map_lookup_elem\\nr0 = 0\\nexit'))
 bench.machine.set_packet(bytes(64))
-assert host(bench.image, bench.machine).run().value == 0 and len(bench.maps['m']) == 1
+assert host(bench.image, bench.machine, verify(bench.program)).run().value == 0 and len(bench.maps['m']) == 1
 print('numba' in sys.modules)
 """
 

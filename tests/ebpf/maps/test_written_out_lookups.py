@@ -28,8 +28,8 @@ from flowshunt_ebpf.maps.create import create
 from flowshunt_ebpf.native.host import architecture, host
 from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.machine import Machine
-from flowshunt_ebpf.native.verdict import Verdict, digest
 from flowshunt_ebpf.program import MapDefinition, MapType, Program
+from flowshunt_ebpf.testing.checked_code import vouched
 
 pytestmark = pytest.mark.skipif(architecture() != "x86_64", reason="only the x86-64 JIT writes them out")
 
@@ -57,7 +57,7 @@ def test_every_key_is_found_and_no_other(kind, key_size):
         code += [jmp_imm(JEQ, R0, 0, 1), ldx(DW, R0, R0, 0), exit_()]
         program = Program(tuple(code), maps=(definition,))
         image = prepare(program, (m,))
-        loaded = host(image, machine, Verdict(True, digest(program, MEMORY), "test"))
+        loaded = host(image, machine, vouched(image))
         assert loaded.run().value == (100 + number if number < 6 else 0)
 
 
@@ -76,7 +76,8 @@ def test_a_lookup_in_a_lru_table_counts_as_use():
         exit_(),
     )
     program = Program(code, maps=(definition,))
-    loaded = host(prepare(program, (m,)), Machine(MEMORY, (m,)), Verdict(True, digest(program, MEMORY), "test"))
+    image = prepare(program, (m,))
+    loaded = host(image, Machine(MEMORY, (m,)), vouched(image))
     for number in range(10, 13):
         loaded.run()
         m.update(struct.pack("<I", number), bytes(8))

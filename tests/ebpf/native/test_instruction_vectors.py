@@ -49,8 +49,8 @@ from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.interpreter import interpret
 from flowshunt_ebpf.native.machine import Machine
-from flowshunt_ebpf.native.verdict import Verdict, digest
 from flowshunt_ebpf.program import Program
+from flowshunt_ebpf.testing.checked_code import vouched
 from flowshunt_ebpf.testing.random_program import EDGES
 
 RUNNERS = {
@@ -123,7 +123,7 @@ def outcome(body, memory, runner, *, verified=True):
     machine = Machine(packet_room=1 << 16)
     image = prepare(program)
     machine.set_packet(memory)
-    verdict = Verdict(True, digest(program, image.context), "test") if verified else None
+    verdict = vouched(image) if verified else None
     result = RUNNERS[runner](image, machine, verdict).run()
     assert result.fault is None
     return machine.packet()
@@ -185,7 +185,7 @@ def test_division_and_shifts_in_any_registers(dst, src):
     program = Program((*body, mov64_imm(0, 0), exit_()))
     image = prepare(program)
     machine = Machine()
-    verdict = Verdict(True, digest(program, image.context), "test")
+    verdict = vouched(image)
     stacks = set()
     for load in RUNNERS.values():
         assert load(image, machine, verdict).run().fault is None

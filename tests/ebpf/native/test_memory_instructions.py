@@ -35,15 +35,15 @@ from flowshunt.insn import (
     stx,
 )
 from flowshunt_ebpf.native.emulator import emulate
-from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.interpreter import interpret
 from flowshunt_ebpf.native.machine import Machine
 from flowshunt_ebpf.program import Program
+from flowshunt_ebpf.testing.checked_code import host_checked
 
 RUNNERS = {
     "interpret": interpret,
-    "host": host,
+    "host": host_checked,
     "unicorn-x86_64": lambda image, machine: emulate(image, machine, "x86_64"),
     "unicorn-arm64": lambda image, machine: emulate(image, machine, "arm64"),
 }

@@ -15,6 +15,7 @@ from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.machine import Machine
 from flowshunt_ebpf.program import Program
+from flowshunt_ebpf.verifier import verify
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc/self/maps")
 
@@ -36,7 +37,8 @@ def test_code_is_executable_and_not_writable():
 
 def test_no_memory_is_writable_and_executable_while_a_program_runs():
     machine = Machine(XDP)
-    loaded = host(prepare(Program((mov64_imm(0, 2), exit_())), context=XDP), machine)
+    image = prepare(Program((mov64_imm(0, 2), exit_())), context=XDP)
+    loaded = host(image, machine, verify(image.program, context=XDP))
     assert loaded.run().value == 2
     places = (loaded.memory.address, machine.address, machine.stack_address, machine.packet_start)
     assert all("w" not in rights(place) or "x" not in rights(place) for place in places)

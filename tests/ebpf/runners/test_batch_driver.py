@@ -41,8 +41,8 @@ from flowshunt_ebpf.native.fault import FaultKind
 from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.machine import Machine
-from flowshunt_ebpf.native.verdict import Verdict, digest
 from flowshunt_ebpf.program import MapDefinition, MapType, Program
+from flowshunt_ebpf.testing.checked_code import host_checked, vouched
 
 FRAMES = [bytes([n]) * (14 + 5 * n) for n in range(40)]
 DATA = np.frombuffer(b"".join(FRAMES), np.uint8)
@@ -54,8 +54,9 @@ def loaded(*instructions, maps=(), context=XDP, verified=False, writes=True):
     held = create_all(maps)
     machine = Machine(context, held)
     image = prepare(Program(tuple(instructions), maps=tuple(maps)), held, context=context)
-    verdict = Verdict(True, digest(image.as_loaded(), context), "test", writes_packet=writes) if verified else None
-    return host(image, machine, verdict)
+    if not verified:
+        return host_checked(image, machine)
+    return host(image, machine, vouched(image, writes_packet=writes))
 
 
 FIRST_BYTE_AND_LENGTH = (

@@ -1,5 +1,6 @@
 """Programs that nobody verified: what they may not do stops them, at the same place on every runner."""
 
+import attrs
 import pytest
 
 from flowshunt.errors import InputError
@@ -43,10 +44,12 @@ from flowshunt_ebpf.native.interpreter import interpret
 from flowshunt_ebpf.native.machine import Machine
 from flowshunt_ebpf.native.verdict import Verdict, digest
 from flowshunt_ebpf.program import MapDefinition, MapFlag, MapType, Program, ProgramType
+from flowshunt_ebpf.testing.checked_code import host_checked
+from flowshunt_ebpf.verifier import verify
 
 RUNNERS = {
     "interpret": interpret,
-    "host": host,
+    "host": host_checked,
     "unicorn-x86_64": lambda image, machine: emulate(image, machine, "x86_64"),
     "unicorn-arm64": lambda image, machine: emulate(image, machine, "arm64"),
 }
@@ -218,15 +221,16 @@ def test_the_host_runner_takes_only_a_verdict_about_this_program():
     program = Program((mov64_imm(0, 0), exit_()))
     other = Program((mov64_imm(0, 1), exit_()))
     image, machine = prepare(program), Machine()
-    good = Verdict(True, digest(program, MEMORY), "test")
-    assert not host(image, machine, good).checked
-    assert host(image, machine).checked
-    for bad in (
-        Verdict(False, digest(program, MEMORY), "test"),
-        Verdict(True, digest(other, MEMORY), "test"),
-        Verdict(True, digest(program, XDP), "test"),
+    assert not host(image, machine, verify(program)).checked
+    for bad, why in (
+        (None, "no verifier has accepted it"),
+        (verify(Program((mov64(0, 3), exit_()))), "rejects it"),
+        (verify(other), "about other bytes"),
+        (verify(program, context=XDP), "another context"),
+        (Verdict(True, digest(program, MEMORY), "by hand"), "no verifier issued"),
+        (attrs.evolve(verify(other), digest=digest(program, MEMORY)), "no verifier issued"),
     ):
-        with pytest.raises(InputError, match="verdict"):
+        with pytest.raises(InputError, match=why):
             host(image, machine, bad)
 
 
@@ -273,7 +277,7 @@ def test_a_poisoned_instruction_is_not_passed():
 
 def test_a_host_fault_is_told_in_words():
     program = Program((ldx(DW, R0, R2, 0), exit_()), name="reader")
-    outcome = host(prepare(program), Machine()).run()
+    outcome = host_checked(prepare(program), Machine()).run()
     text = outcome.fault.describe(program)
     assert text.startswith("program reader, instruction 0: stopped: it accessed memory")
 
@@ -293,7 +297,7 @@ def test_may_goto_counts_for_each_function(load):
     assert load(prepare(Program(code)), Machine()).run().value == 6
 
 
-@pytest.mark.parametrize("load", [interpret, host, lambda i, m: emulate(i, m, "arm64")])
+@pytest.mark.parametrize("load", [interpret, host_checked, lambda i, m: emulate(i, m, "arm64")])
 def test_a_program_runs_only_on_a_machine_of_its_context(load):
     image = prepare(Program((mov64_imm(0, 0), exit_())), context=XDP)
     with pytest.raises(InputError, match="the machine has memory"):

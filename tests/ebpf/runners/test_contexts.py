@@ -44,15 +44,13 @@ from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.interpreter import interpret
 from flowshunt_ebpf.native.machine import Machine
-from flowshunt_ebpf.native.verdict import Verdict, digest
 from flowshunt_ebpf.program import Program
+from flowshunt_ebpf.testing.checked_code import host_checked, vouched
 
 RUNNERS = {
     "interpret": interpret,
-    "host": host,
-    "host, verified": lambda image, machine: host(
-        image, machine, Verdict(True, digest(image.as_loaded(), image.context), "test")
-    ),
+    "host": host_checked,
+    "host, verified": lambda image, machine: host(image, machine, vouched(image)),
     "unicorn-arm64": lambda image, machine: emulate(image, machine, "arm64"),
 }
 PACKET = bytes(range(12)) + b"\x08\x00" + bytes(range(50))

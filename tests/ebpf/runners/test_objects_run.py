@@ -13,8 +13,9 @@ from flowshunt_ebpf.maps.rings import RingMap
 from flowshunt_ebpf.native.emulator import emulate
 from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.interpreter import interpret
-from flowshunt_ebpf.native.verdict import Verdict, digest
 from flowshunt_ebpf.native.workbench import Workbench
+from flowshunt_ebpf.testing.checked_code import host_checked
+from flowshunt_ebpf.verifier import verify
 
 _spec = importlib.util.spec_from_file_location("ebpf_traffic", Path(__file__).with_name("traffic.py"))
 traffic = importlib.util.module_from_spec(_spec)
@@ -24,11 +25,11 @@ FRAMES = traffic.frames(1, 120)
 
 
 def accept(image, machine):
-    return Verdict(True, digest(image.as_loaded(), image.context), "test")
+    return verify(image.as_loaded())
 
 
 RUNNERS = {
-    "host, checked": lambda bench: host(bench.image, bench.machine),
+    "host, checked": lambda bench: host_checked(bench.image, bench.machine),
     "host": lambda bench: host(bench.image, bench.machine, bench.judge(accept)),
     "unicorn-x86_64": lambda bench: emulate(bench.image, bench.machine, "x86_64"),
     "unicorn-arm64": lambda bench: emulate(bench.image, bench.machine, "arm64", bench.judge(accept)),

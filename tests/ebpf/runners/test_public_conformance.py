@@ -12,8 +12,8 @@ from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.interpreter import interpret
 from flowshunt_ebpf.native.machine import Machine
-from flowshunt_ebpf.native.verdict import Verdict, digest
 from flowshunt_ebpf.program import Program
+from flowshunt_ebpf.testing.checked_code import host_checked, vouched
 
 FOLDER = os.environ.get("FLOWSHUNT_BPF_CONFORMANCE", "")
 FILES = sorted(Path(FOLDER).glob("*.data")) if FOLDER else []
@@ -22,8 +22,8 @@ NOT_PLAIN = frozenset({"callx"})
 
 RUNNERS = {
     "interpret": interpret,
-    "host": host,
-    "host, verified": lambda i, m: host(i, m, Verdict(True, digest(i.program, i.context), "the suite")),
+    "host": host_checked,
+    "host, verified": lambda i, m: host(i, m, vouched(i)),
     "unicorn-x86_64": lambda i, m: emulate(i, m, "x86_64"),
     "unicorn-arm64": lambda i, m: emulate(i, m, "arm64"),
 }

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from flowshunt.errors import InputError
 from flowshunt.insn import (
     ADD,
     LD_IMM64,
@@ -33,22 +34,18 @@ from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.interpreter import interpret
 from flowshunt_ebpf.native.machine import Machine
-from flowshunt_ebpf.native.verdict import Verdict, digest
 from flowshunt_ebpf.program import MapDefinition, MapType, Program, ProgramType
+from flowshunt_ebpf.testing.checked_code import host_checked, vouched
 
 PROGRAMS = MapDefinition("programs", MapType.PROG_ARRAY, 4, 4, 4)
 COUNT = MapDefinition("count", MapType.ARRAY, 4, 4, 1)
 MAPS = (PROGRAMS, COUNT)
 
 
-def verdict(image):
-    return Verdict(True, digest(image.as_loaded(), image.context), "test")
-
-
 RUNNERS = {
     "interpret": interpret,
-    "host": host,
-    "host, verified": lambda image, machine: host(image, machine, verdict(image)),
+    "host": host_checked,
+    "host, verified": lambda image, machine: host(image, machine, vouched(image)),
     "unicorn-x86_64": lambda image, machine: emulate(image, machine, "x86_64"),
     "unicorn-arm64": lambda image, machine: emulate(image, machine, "arm64"),
 }
@@ -72,7 +69,7 @@ def run(request):
         machine.set_packet(bytes(64))
         for index, target in targets.items():
             image = prepare(target, maps)
-            maps[0].set_handle(int(index[1:]), machine.add_program(image, verdict(image)))
+            maps[0].set_handle(int(index[1:]), machine.add_program(image, vouched(image)))
         loaded = RUNNERS[request.param](prepare(main, maps), machine)
         outcome = loaded.run()
         loaded.close()
@@ -107,7 +104,7 @@ def test_registers_of_a_caller_survive_a_tail_call_in_a_function(load):
     machine = Machine(XDP, maps)
     other = program(*(mov64_imm(register, 1) for register in range(6, 10)), st(W, R10, -4, 1), mov64_imm(0, 7), exit_())
     image = prepare(other, maps)
-    maps[0].set_handle(1, machine.add_program(image, verdict(image)))
+    maps[0].set_handle(1, machine.add_program(image, vouched(image)))
     main = program(
         mov64_imm(6, 11), mov64_imm(7, 22), mov64_imm(8, 33), mov64_imm(9, 44), call_local(5),
         *(Instruction(0x0F, 0, register) for register in range(6, 10)), exit_(),
@@ -125,19 +122,25 @@ def test_a_chain_that_goes_a_function_deeper_each_time_stops_at_the_stacks_end(l
     machine = Machine(XDP, maps)
     deeper = program(call_local(1), exit_(), *jump(0), st(W, R10, -4, 1), mov64_imm(0, 1), exit_())
     image = prepare(deeper, maps)
-    maps[0].set_handle(0, machine.add_program(image, verdict(image)))
+    maps[0].set_handle(0, machine.add_program(image, vouched(image)))
     machine.set_packet(bytes(64))
     fault = load(prepare(deeper, maps), machine).run().fault
     assert fault is not None
     assert fault.kind == FaultKind.CALL_DEPTH
 
 
-def test_an_unverified_target_does_not_run_beside_unchecked_code():
+def test_a_program_is_refused_that_may_tail_call_one_without_a_verdict():
     maps = create_all(MAPS)
     machine = Machine(XDP, maps)
     machine.set_packet(bytes(64))
     target = prepare(program(mov64_imm(0, 3), exit_()), maps)
     maps[0].set_handle(0, machine.add_program(target))
     image = prepare(program(*jump(0), mov64_imm(0, 1), exit_()), maps)
-    assert host(image, machine, verdict(image)).run().value == 1
-    assert host(image, machine).run().value == 3
+    with pytest.raises(InputError, match="no verifier has accepted"):
+        host(image, machine, vouched(image))
+    machine.verdicts[0] = vouched(image)
+    with pytest.raises(InputError, match="other bytes"):
+        host(image, machine, vouched(image))
+    machine.verdicts[0] = vouched(target)
+    assert host(image, machine, vouched(image)).run().value == 3
+    assert host_checked(image, machine).run().value == 3

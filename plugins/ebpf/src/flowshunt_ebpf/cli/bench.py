@@ -11,10 +11,12 @@ from flowshunt_ebpf.cli.map_contents import read_contents
 from flowshunt_ebpf.cli.run_program import context_fields, prepared, read_packet
 from flowshunt_ebpf.cli.subject import (
     RUNNERS,
+    VERIFIERS,
+    RejectedError,
     Subject,
     chosen_context,
     file_argument,
-    kernel_verdict,
+    judged,
     load,
     read_subject,
 )
@@ -32,8 +34,8 @@ from flowshunt_ebpf.program import Program
 @click.option("--maps", "contents", help="A JSON file with the maps' contents.")
 @click.option("--runner", "runners", type=click.Choice(RUNNERS), multiple=True,
               help="Repeatable; the first is the ratios' base. By default kernel, where it can, and host.")  # fmt: skip
-@click.option("--verdict", "judge", type=click.Choice(["none", "kernel"]),
-              help="Who must find it safe for it to go unchecked; by default the kernel, where it can.")  # fmt: skip
+@click.option("--verifier", type=click.Choice(VERIFIERS), default=VERIFIERS[0], show_default=True,
+              help="Who has to find it safe to run on the host.")  # fmt: skip
 @click.option("--rounds", type=click.IntRange(1), default=9, show_default=True)
 @click.option("--seconds", type=click.FloatRange(0.001), default=0.05, show_default=True, help="Of one measurement.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -46,11 +48,11 @@ def bench(
     fields: tuple[str, ...],
     contents: str | None,
     runners: tuple[str, ...],
-    judge: str | None,
+    verifier: str,
     rounds: int,
     seconds: float,
     as_json: bool,
-) -> None:
+) -> int:
     """Time a program of FILE in interleaved rounds, the empty program's time subtracted, and print ratios.
 
     Example: flowshunt bpf bench program.o -p xdp --packet capture.pcap:0 --runner interpret --runner host
@@ -63,12 +65,14 @@ def bench(
     filled.machine.set_packet(data)
     able = _kernel_can() and kind is not MEMORY
     names = list(runners) or (["kernel", "host"] if able else ["interpret", "host"])
-    verdict = None
-    if judge == "kernel" or (judge is None and able):
-        verdict = filled.judge(kernel_verdict)
+    try:
+        verdict = judged(filled, verifier)
+    except RejectedError as error:
+        click.echo(str(error), err=True)
+        return 1
     empty = prepared(Subject(Program.from_bytes(EMPTY, type=kind.program_type), {}), kind, {}, data)
     empty.machine.set_packet(data)
-    empty_verdict = empty.judge(kernel_verdict) if verdict is not None else None
+    empty_verdict = judged(empty, verifier)
     loaded = {runner: _loaded(runner, filled, verdict) for runner in names}
     floors = {runner: _loaded(runner, empty, empty_verdict) for runner in names}
     try:
@@ -76,20 +80,21 @@ def bench(
     finally:
         for one in [*loaded.values(), *floors.values()]:
             one.close()
-    checked = "unchecked: accepted by " + verdict.verifier if verdict is not None else "checked at run time: no verdict"
     sizes = {runner: _native_bytes(one) for runner, one in loaded.items()}
     if as_json:
         rows = [{**attrs.asdict(t), "native_bytes": sizes[t.name]} for t in timings]
         click.echo(
             json.dumps(
-                {"program": subject.program.name, "native_code": checked, "rounds": rounds, "runners": rows}, indent=2
+                {"program": subject.program.name, "verifier": verdict.verifier, "rounds": rounds, "runners": rows},
+                indent=2,
             )
         )
-        return
-    click.echo(f"{subject.program.name}: native code {checked}")
+        return 0
+    click.echo(f"{subject.program.name}: accepted by {verdict.verifier}")
     click.echo(f"ratios against {names[0]}, median of {rounds} rounds (quartiles)")
     for t in timings:
         click.echo(_line(t, sizes[t.name]))
+    return 0
 
 
 def _kernel_can() -> bool:
@@ -98,7 +103,7 @@ def _kernel_can() -> bool:
     return missing() is None
 
 
-def _loaded(runner: str, filled: Workbench, verdict: Verdict | None) -> Any:
+def _loaded(runner: str, filled: Workbench, verdict: Verdict) -> Any:
     try:
         return load(runner, filled.image, filled.machine, verdict)
     except CapabilityError as error:

@@ -11,7 +11,7 @@ import sys
 import click
 
 from flowshunt.errors import FlowshuntError, InputError
-from flowshunt_ebpf.cli.subject import RUNNERS, load, parse_hex
+from flowshunt_ebpf.cli.subject import RUNNERS, load, own_verdict, parse_hex
 from flowshunt_ebpf.native.image import prepare
 from flowshunt_ebpf.native.machine import DEFAULT_BUDGET, Machine
 from flowshunt_ebpf.program import Program
@@ -35,7 +35,8 @@ def conformance(memory: str, runner: str, given: str | None, debug: bool, elf: b
         program = _from_elf(code) if elf else Program.from_bytes(code)
         machine = Machine(packet_room=max(4096, len(data)))
         machine.set_packet(data)
-        loaded = load(runner, prepare(program), machine)
+        image = prepare(program)
+        loaded = load(runner, image, machine, own_verdict(image, machine) if runner == "host" else None)
         outcome = loaded.run(budget=budget)
         loaded.close()
         if outcome.fault is not None:

@@ -12,10 +12,12 @@ from flowshunt_ebpf.cli.map_contents import Contents, changes, fill, read_conten
 from flowshunt_ebpf.cli.source import read_file
 from flowshunt_ebpf.cli.subject import (
     RUNNERS,
+    VERIFIERS,
+    RejectedError,
     Subject,
     chosen_context,
     file_argument,
-    kernel_verdict,
+    judged,
     load,
     parse_hex,
     read_subject,
@@ -105,8 +107,8 @@ def _value_text(value: int, context: Context) -> str:
 @click.option(
     "--budget", type=click.IntRange(1), default=DEFAULT_BUDGET, show_default=True, help="Where to stop a run."
 )
-@click.option("--verdict", "judge", type=click.Choice(["none", "kernel"]), default="none", show_default=True,
-              help="Who has to find it safe for its native code to go without run-time checks.")  # fmt: skip
+@click.option("--verifier", type=click.Choice(VERIFIERS), default=VERIFIERS[0], show_default=True,
+              help="Who has to find it safe to run on the host.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run(
     file: str,
@@ -120,7 +122,7 @@ def run(
     runner: str,
     repeat: int,
     budget: int,
-    judge: str,
+    verifier: str,
     as_json: bool,
 ) -> int:
     """Run a program of an object or text FILE ("-": standard input) and print what it returned and changed.
@@ -134,8 +136,12 @@ def run(
     machine = bench.machine
     machine.set_packet(data, parse_hex(meta, "--meta") if meta else b"")
     machine.set_context(context_fields(fields))
-    verdict = bench.judge(kernel_verdict) if judge == "kernel" else None
-    loaded = load(runner, bench.image, machine, verdict)
+    try:
+        verdict = judged(bench, verifier) if runner == "host" else None
+    except RejectedError as error:
+        click.echo(str(error), err=True)
+        return 1
+    loaded = load(runner, bench.image, machine, verdict, budget=True)
     before = snapshot(bench.maps)
     try:
         outcome = _ended_by_interrupts(runner, machine, lambda: loaded.run(budget=budget))

@@ -6,12 +6,13 @@ from typing import Any, Final
 import attrs
 import click
 
-from flowshunt.errors import CapabilityError, InputError
+from flowshunt.errors import CapabilityError, FlowshuntError, InputError
 from flowshunt_ebpf.cli.source import read_object, read_program
 from flowshunt_ebpf.contexts.layout import CONTEXTS, MEMORY, Context
 from flowshunt_ebpf.native.image import Image, context_of
 from flowshunt_ebpf.native.machine import Machine
 from flowshunt_ebpf.native.verdict import Verdict
+from flowshunt_ebpf.native.workbench import Workbench
 from flowshunt_ebpf.program import Program
 
 RUNNERS: Final = ("interpret", "host", "unicorn-x86_64", "unicorn-arm64", "kernel")
@@ -76,8 +77,11 @@ def chosen_context(program: Program, name: str | None) -> Context:
     return CONTEXTS[name] if name is not None else context_of(program)
 
 
-def load(runner: str, image: Image, machine: Machine, verdict: Verdict | None = None) -> Any:
-    """Load an image for a runner by its name. With a verdict native code goes unchecked."""
+def load(runner: str, image: Image, machine: Machine, verdict: Verdict | None = None, *, budget: bool = False) -> Any:
+    """Load an image for a runner by its name. The host needs a verdict; emulated code checks itself without one.
+
+    `budget`: whether the host stops it, too, when its budget is used up; interrupts need that.
+    """
     if runner == "interpret":
         from flowshunt_ebpf.native.interpreter import interpret
 
@@ -85,7 +89,7 @@ def load(runner: str, image: Image, machine: Machine, verdict: Verdict | None = 
     if runner == "host":
         from flowshunt_ebpf.native.host import host
 
-        return host(image, machine, verdict)
+        return host(image, machine, verdict, budget=budget)
     if runner == "kernel":
         from flowshunt_ebpf.kernel.runner import run_in_kernel
 
@@ -93,6 +97,30 @@ def load(runner: str, image: Image, machine: Machine, verdict: Verdict | None = 
     from flowshunt_ebpf.native.emulator import emulate
 
     return emulate(image, machine, runner.removeprefix("unicorn-"), verdict)
+
+
+class RejectedError(FlowshuntError):
+    """The verifier rejects a program that is to run."""
+
+
+VERIFIERS: Final = ("flowshunt", "kernel")
+
+
+def own_verdict(image: Image, machine: Machine) -> Verdict:
+    """Our verifier's verdict. Raises RejectedError, with all that it says, where it rejects the program."""
+    from flowshunt_ebpf.verifier import verify_cached
+
+    program = image.as_loaded()
+    verdict = verify_cached(program, context=image.context)
+    if not verdict.accepted:
+        said = verdict.rejection.describe(program) if verdict.rejection is not None else verdict.reason
+        raise RejectedError(f"the verifier rejects it: {said}")
+    return verdict
+
+
+def judged(bench: Workbench, verifier: str) -> Verdict:
+    """The verdict about a workbench's program, and those that it tail-calls, of one of `VERIFIERS`."""
+    return bench.judge(kernel_verdict if verifier == "kernel" else own_verdict)
 
 
 def kernel_verdict(image: Image, machine: Machine) -> Verdict:

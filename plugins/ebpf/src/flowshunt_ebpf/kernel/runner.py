@@ -38,7 +38,7 @@ from flowshunt_ebpf.native.image import Image
 from flowshunt_ebpf.native.interpreter import RunError
 from flowshunt_ebpf.native.machine import DEFAULT_BUDGET, Machine
 from flowshunt_ebpf.native.runner import Outcome
-from flowshunt_ebpf.native.verdict import Verdict, digest
+from flowshunt_ebpf.native.verdict import Verdict, digest, issue
 from flowshunt_ebpf.program import MapDefinition, MapType, ProgramType
 
 _RESULT: Final = MapDefinition("result", MapType.ARRAY, 4, 8, 1)
@@ -116,7 +116,7 @@ class KernelProgram:
         self.info = load.program_info(self._fd)
         # It saw bare memory of one size only; a run may have less.
         accepted = image.context is not MEMORY
-        self.verdict = Verdict(accepted, digest(image.as_loaded(), image.context), syscall.release(), self.log)
+        self.verdict = issue(Verdict(accepted, digest(image.as_loaded(), image.context), syscall.release(), self.log))
 
     def _load_targets(self) -> None:
         """Load the programs that the machine's program arrays name."""

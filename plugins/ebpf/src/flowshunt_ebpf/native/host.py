@@ -1,8 +1,6 @@
 """The host runner: native code on this machine's own processor.
 
-A program with a verdict for exactly its bytes, maps and context runs as the stock JIT emits it. One without runs too,
-but checked: every access, call, callback and helper argument is looked up at run time, and a budget ends it. So
-nothing unverified ever touches memory that is not its own.
+It runs programs that a verifier accepted, with a verdict for exactly their bytes, maps and context, and no others.
 """
 
 import ctypes
@@ -67,26 +65,22 @@ class HostProgram:
 
     Attributes:
         code: the compiled program.
-        verdict: who says that the program is safe; None: nobody.
-        checked: whether its accesses are checked at run time, for want of a verdict.
+        verdict: who says that the program is safe.
+        checked: whether its accesses are checked at run time, too; only for tests of the code that does so.
     """
 
-    def __init__(self, image: Image, machine: Machine, verdict: Verdict | None, *, budget: bool | None) -> None:
-        if verdict is not None and not verdict.covers(image):
-            said = "rejects it" if not verdict.accepted else "is about other bytes, maps or another context"
-            raise InputError(
-                f"the verdict of {verdict.verifier} {said}",
-                f"program {image.program.name}",
-                "verify exactly what is to run",
-            )
-        if verdict is not None:
-            image.freeze()
+    def __init__(self, image: Image, machine: Machine, verdict: Verdict, *, budget: bool = False) -> None:
+        _require(image, verdict)
+        image.freeze()
+        self.verdict: Verdict | None = verdict
+        self._load(image, machine, checked=False, budget=budget)
+
+    def _load(self, image: Image, machine: Machine, *, checked: bool, budget: bool) -> None:
         self.image = image
         self.machine = machine
-        self.verdict = verdict
-        self.checked = verdict is None
-        bind_all(image, machine, checked=self.checked)
-        self._budgeted = self.checked if budget is None else budget or self.checked
+        self.checked = checked
+        bind_all(image, machine, checked=checked)
+        self._budgeted = budget
         self.code = self._compile(image)
         self.memory = CodeMemory(self.code.code)
         self._entry = _ENTRY(self.memory.address)
@@ -112,9 +106,9 @@ class HostProgram:
         """Compile the machine's other programs, so that tail calls reach them."""
         table = (ctypes.c_uint64 * (len(self.machine.programs) + 1))()
         for number, (image, verdict) in enumerate(zip(self.machine.programs, self.machine.verdicts, strict=True), 1):
-            if not self.checked and (verdict is None or not verdict.covers(image)):
-                continue  # without a verdict it may not run beside unchecked code: its slot is as good as empty
-            image.freeze()
+            if not self.checked:
+                _require(image, verdict)
+                image.freeze()
             bind_all(image, self.machine, checked=self.checked)
             code = self._compile(image)
             memory = CodeMemory(code.code)
@@ -158,14 +152,33 @@ class HostProgram:
         """Its memory goes when nothing refers to it any more."""
 
 
-def host(image: Image, machine: Machine, verdict: Verdict | None = None, *, budget: bool | None = None) -> HostProgram:
+def _require(image: Image, verdict: Verdict | None) -> None:
+    """Raise InputError unless a verdict accepts exactly this image."""
+    if verdict is not None and verdict.covers(image):
+        return
+    if verdict is None:
+        said = "no verifier has accepted it"
+    elif not verdict.accepted:
+        said = ": ".join(part for part in (f"{verdict.verifier} rejects it", verdict.reason) if part)
+    elif not verdict.is_issued:
+        said = f"no verifier issued the verdict in the name of {verdict.verifier}"
+    else:
+        said = f"the verdict of {verdict.verifier} is about other bytes, maps or another context"
+    raise InputError(said, f"program {image.program.name}", "have exactly what is to run verified, or interpret it")
+
+
+def host(image: Image, machine: Machine, verdict: Verdict | None, *, budget: bool = False) -> HostProgram:
     """Load a program as native code.
 
     Args:
         image: the program.
-        machine: what it runs on.
-        verdict: says that the program is safe; None: it runs checked. Raises InputError for one that rejects it or
-            is about another program.
-        budget: whether a verified program, too, is stopped when it used up its budget; unverified ones always are.
+        machine: what it runs on; the verdicts about the programs that it may tail-call stand there.
+        verdict: a verifier's, for exactly this program.
+        budget: whether the program is stopped when it used up its budget; a verified one comes to an end by itself.
+
+    Raises InputError where the verdict does not accept exactly this program, or one that it may tail-call has none.
     """
+    if verdict is None:
+        _require(image, None)
+    assert verdict is not None
     return HostProgram(image, machine, verdict, budget=budget)

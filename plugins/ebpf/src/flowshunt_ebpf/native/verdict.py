@@ -1,7 +1,12 @@
-"""Verdicts: who found a program safe, and for exactly what. The host runner drops its run-time checks only for one."""
+"""Verdicts: who found a program safe, and for exactly what. The host runner runs nothing without one.
+
+An acceptance counts only where a verifier issued it: one that is written down by hand covers nothing.
+"""
 
 import hashlib
 import struct
+import weakref
+from typing import Final, TypeVar
 
 import attrs
 
@@ -29,8 +34,26 @@ class Verdict:
     writes_packet: bool = True
 
     def covers(self, image: Image) -> bool:
-        """Whether it accepts exactly this program, with these maps and this context."""
-        return self.accepted and self.digest == digest(image.as_loaded(), image.context)
+        """Whether it accepts exactly this program, with these maps and this context, and a verifier issued it."""
+        return self.accepted and self.is_issued and self.digest == digest(image.as_loaded(), image.context)
+
+    @property
+    def is_issued(self) -> bool:
+        """Whether a verifier issued it."""
+        known = _ISSUED.get(id(self))
+        return known is not None and known() is self
+
+
+V = TypeVar("V", bound=Verdict)
+
+_ISSUED: Final[dict[int, "weakref.ref[Verdict]"]] = {}
+
+
+def issue(verdict: V) -> V:
+    """Make a verdict count. For verifiers alone: whoever calls it vouches for the program."""
+    key = id(verdict)
+    _ISSUED[key] = weakref.ref(verdict, lambda _: _ISSUED.pop(key, None))
+    return verdict
 
 
 def digest(program: Program, context: Context) -> bytes:

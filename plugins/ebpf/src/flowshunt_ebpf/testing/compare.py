@@ -14,8 +14,8 @@ from flowshunt_ebpf.native.host import host
 from flowshunt_ebpf.native.image import context_of, prepare
 from flowshunt_ebpf.native.interpreter import interpret
 from flowshunt_ebpf.native.machine import Machine
-from flowshunt_ebpf.native.verdict import Verdict, digest
 from flowshunt_ebpf.program import Program
+from flowshunt_ebpf.testing.checked_code import host_checked, vouched
 
 
 @attrs.frozen
@@ -64,11 +64,11 @@ class Comparison:
         """
         image = prepare(program, self.maps, context=self.context)
         machine = self.machine
-        verdict = Verdict(True, digest(program, self.context), "test") if self.trusted else None
+        verdict = vouched(image) if self.trusted else None
         loaders: list[tuple[str, Callable[[], Any]]] = [("interpret", lambda: interpret(image, machine))]
         if checked is not False or verdict is None:
             loaders += [
-                ("host, checked", lambda: host(image, machine)),
+                ("host, checked", lambda: host_checked(image, machine)),
                 ("unicorn x86_64, checked", lambda: emulate(image, machine, "x86_64")),
                 ("unicorn arm64, checked", lambda: emulate(image, machine, "arm64")),
             ]

@@ -5,10 +5,11 @@ for numbers, `values` for pointers); transformers say what each instruction make
 `branches`, `functions`); checkers say what must hold (`memory`, `helper_calls`, `structure`, `stack_depth`).
 """
 
+from flowshunt_ebpf.verifier.cache import verify_cached
 from flowshunt_ebpf.verifier.facts import Facts
 from flowshunt_ebpf.verifier.limits import Limits
 from flowshunt_ebpf.verifier.rejection import Rejection, Step
 from flowshunt_ebpf.verifier.verdict import Effort, VerifierVerdict
 from flowshunt_ebpf.verifier.verify import verify
 
-__all__ = ["Effort", "Facts", "Limits", "Rejection", "Step", "VerifierVerdict", "verify"]
+__all__ = ["Effort", "Facts", "Limits", "Rejection", "Step", "VerifierVerdict", "verify", "verify_cached"]

@@ -380,7 +380,7 @@ class Visits:
     # Joining
 
     def _control(self, state: State) -> tuple[Any, ...]:
-        """What states must have in common to be joined: pointers on the stack, and the known numbers that control loops.
+        """What states have in common that are joined: pointers on the stack, and the known numbers that control loops.
 
         Numbers that are not known unroll none. Which pointer it is often decides about what follows.
         """

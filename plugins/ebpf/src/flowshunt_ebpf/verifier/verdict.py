@@ -1,13 +1,18 @@
 """The verifier's verdict: accepted, with facts, or rejected, with the place and the reason."""
 
+from typing import Final
+
 import attrs
 
+from flowshunt_ebpf.native.image import Access, Image
 from flowshunt_ebpf.native.verdict import Verdict
 from flowshunt_ebpf.verifier.facts import Facts
 from flowshunt_ebpf.verifier.rejection import Rejection
 
 VERIFIER = "flowshunt"
 """The verifier's name in its verdicts."""
+
+_OF_CONTEXT: Final = frozenset({Access.CONTEXT, Access.EITHER})
 
 
 @attrs.frozen
@@ -40,3 +45,13 @@ class VerifierVerdict(Verdict):
     facts: Facts | None = attrs.field(default=None, repr=False)
     rejection: Rejection | None = None
     effort: Effort = attrs.field(default=Effort(), eq=False)
+
+    def covers(self, image: Image) -> bool:
+        """Whether it accepts exactly this image, in which accesses to the context stand where they were found."""
+        if not super().covers(image) or self.facts is None:
+            return False
+        accesses = self.facts.context_accesses
+        if any(image.access[index] not in _OF_CONTEXT for index in accesses):
+            return False
+        sure = {index for index, access in enumerate(image.access) if access == Access.CONTEXT}
+        return not sure - accesses - self.facts.dead

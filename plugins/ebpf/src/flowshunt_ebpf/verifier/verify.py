@@ -5,7 +5,7 @@ from typing import Final
 
 from flowshunt_ebpf.contexts.layout import Context
 from flowshunt_ebpf.native.image import context_of
-from flowshunt_ebpf.native.verdict import digest
+from flowshunt_ebpf.native.verdict import digest, issue
 from flowshunt_ebpf.program import ControlFlow, Program
 from flowshunt_ebpf.verifier.analysis import Analysis, StoppedError
 from flowshunt_ebpf.verifier.facts import Facts
@@ -106,11 +106,13 @@ class _Verification:
         deep = check_stack(flow, facts.stack, self.limits)
         if deep is not None:
             return self._rejected(self._rejection(deep[1], deep[0]))
-        return VerifierVerdict(
-            True,
-            digest(self.program, self.context),
-            VERIFIER,
-            writes_packet=facts.writes_packet,
-            facts=facts,
-            effort=self._effort(),
+        return issue(
+            VerifierVerdict(
+                True,
+                digest(self.program, self.context),
+                VERIFIER,
+                writes_packet=facts.writes_packet,
+                facts=facts,
+                effort=self._effort(),
+            )
         )
