@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from flowshunt.insn import RSH, alu64_imm
-from flowshunt.operation import Disjoint, NativeEmit
+from flowshunt.operation import NativeEmit
 from flowshunt_ebpf.asm import assemble
 from flowshunt_ebpf.kops.policy import Policy, weight
 from flowshunt_ebpf.kops.proving import Validation
@@ -54,7 +54,6 @@ WRONG = {
     "a proof sequence that shifts otherwise": attrs.evolve(
         SPIN, proof=lambda v: tuple(alu64_imm(RSH, v.dst, 50) if i.imm == 51 else i for i in SPIN.proof(v))
     ),
-    "memory that must be disjoint": attrs.evolve(SPIN, assumes=lambda v: (Disjoint(1, 0, 2, 0, 8),)),
     "text that does not assemble": attrs.evolve(SPIN, emits={"x86_64": (NativeEmit(lambda v, r: "turn it"),)}),
 }
 

@@ -18,6 +18,9 @@ from flowshunt_ebpf.kops.motion import arrange
 from flowshunt_ebpf.kops.splice import Piece
 from flowshunt_ebpf.program import ControlFlow, Liveness, Program, control_flow, liveness
 
+MOST_CONTEXT = 24
+"""Instructions before a site that a proof may look at."""
+
 _REGISTER_BITS = (1 << 22) - 1
 _PAIRS = [sum(1 << r for r in range(6) if half >> 2 * r & 3) for half in range(1 << 12)]
 
@@ -102,6 +105,14 @@ class Analysis:
             if target >= 0:
                 found.setdefault(target, []).append(index)
         return found
+
+    def straight_start(self, index: int) -> int:
+        """Where the instructions start that always run straight before one, at most `MOST_CONTEXT` of them."""
+        view = self.view
+        if index in view.entered or index in self.function_starts:
+            return index
+        run = view.run_of(index - 1 if index in view.run_starts else index)
+        return max(run[0], index - MOST_CONTEXT)
 
     @cached_property
     def function_starts(self) -> frozenset[int]:

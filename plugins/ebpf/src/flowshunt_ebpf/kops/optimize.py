@@ -6,11 +6,12 @@ from functools import cached_property
 import attrs
 
 from flowshunt.operation import ExtendedOperation
+from flowshunt_ebpf.kops.apart import REASON, attach_forms, overlapping
 from flowshunt_ebpf.kops.encoding import is_encoded, lower, restore
 from flowshunt_ebpf.kops.policy import Plan, Policy, weight
 from flowshunt_ebpf.kops.proving import Prover, Validation
 from flowshunt_ebpf.kops.registry import by_id, choose, installed_operations
-from flowshunt_ebpf.kops.rewrite import Rewritten, attach_forms, rewrite
+from flowshunt_ebpf.kops.rewrite import Place, Rewritten, rewrite
 from flowshunt_ebpf.native.host import architecture as host_architecture
 from flowshunt_ebpf.native.host import features as host_features
 from flowshunt_ebpf.program import Program
@@ -85,15 +86,30 @@ def optimize(
     target = target or Target.host()
     if plan is not None and checked:
         plan.check(program, target.architecture, target.features)
-    rewritten = rewrite(
-        program,
-        list(found.values()),
-        prover or Validation(),
-        weight(policy, plan),
-        architecture=target.architecture,
-        features=target.features,
-    )
-    return Optimized(program, rewritten, found, target)
+    doubted: dict[Place, str] = {}
+    while True:
+        rewritten = rewrite(
+            program,
+            list(found.values()),
+            prover or Validation(),
+            weight(policy, plan),
+            architecture=target.architecture,
+            features=target.features,
+            doubted=doubted,
+        )
+        failing = _overlapping(rewritten)
+        if not failing:
+            return Optimized(program, rewritten, found, target)
+        doubted.update(dict.fromkeys(failing, REASON))
+
+
+def _overlapping(rewritten: Rewritten) -> list[Place]:
+    """The sites that take ranges of memory not to overlap of which the verifier does not know that."""
+    if not rewritten.assumed:
+        return []
+    sites = dict(zip(rewritten.program.sites, rewritten.places, strict=True))
+    assumed = [(site, rewritten.assumed[place]) for site, place in sites.items() if place in rewritten.assumed]
+    return [sites[site] for site in overlapping(rewritten.program, assumed)]
 
 
 def lowered(program: Program, *, target: Target | None = None, prover: Prover | None = None) -> Program:

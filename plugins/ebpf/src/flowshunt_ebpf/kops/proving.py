@@ -11,7 +11,7 @@ import attrs
 
 from flowshunt.errors import CapabilityError
 from flowshunt.insn import Instruction
-from flowshunt.operation import ExtendedOperation
+from flowshunt.operation import Disjoint, ExtendedOperation
 from flowshunt_ebpf.kops.validation.proof import Proof, Refusal
 from flowshunt_ebpf.program import NativeForm
 
@@ -23,6 +23,19 @@ class Unproved:
     reason: str
 
 
+@attrs.frozen
+class Native:
+    """A proved native form.
+
+    Attributes:
+        form: the form.
+        disjoint: ranges of memory that were taken not to overlap: it is only right where they don't.
+    """
+
+    form: NativeForm
+    disjoint: tuple[Disjoint, ...] = ()
+
+
 class Prover(Protocol):
     """What is asked of validation."""
 
@@ -32,15 +45,18 @@ class Prover(Protocol):
         rewritten: Sequence[Instruction],
         live_out: int,
         lost: Mapping[int, int],
+        context: Sequence[Instruction],
+        disjoint: Sequence[Disjoint],
     ) -> Unproved | None:
         """None where both do the same to all that is live and to memory, whatever they start from; else why not.
 
-        `lost`: by index in `rewritten`, the registers whose values native code leaves undefined there.
+        `lost`: by index in `rewritten`, the registers whose values native code leaves undefined there. `context`: what
+        always runs straight before either. `disjoint`: ranges that are taken not to overlap where both start.
         """
 
     def native(
         self, operation: ExtendedOperation, payload: int, architecture: str, features: frozenset[str]
-    ) -> NativeForm | Unproved:
+    ) -> Native | Unproved:
         """The native form that a CPU would use, proved to do what the proof sequence does; else why there is none."""
 
 
@@ -53,25 +69,29 @@ class Validation:
         rewritten: Sequence[Instruction],
         live_out: int,
         lost: Mapping[int, int],
+        context: Sequence[Instruction],
+        disjoint: Sequence[Disjoint],
     ) -> Unproved | None:
         """See `Prover`."""
         from flowshunt_ebpf.kops.validation import prove_site
 
-        found = _asked(lambda: prove_site(tuple(original), tuple(rewritten), live_out, lost=lost))
+        found = _asked(
+            lambda: prove_site(
+                tuple(original), tuple(rewritten), live_out, lost=lost, disjoint=disjoint, context=context
+            )
+        )
         return Unproved(found.reason) if isinstance(found, Unproved | Refusal) else None
 
     def native(
         self, operation: ExtendedOperation, payload: int, architecture: str, features: frozenset[str]
-    ) -> NativeForm | Unproved:
+    ) -> Native | Unproved:
         """See `Prover`."""
         from flowshunt_ebpf.kops.validation import prove_emit
 
         found = _asked(lambda: prove_emit(operation, payload, architecture, features))
         if isinstance(found, Unproved | Refusal):
             return Unproved(found.reason)
-        if found.disjoint:
-            return Unproved("it needs ranges of memory that don't overlap, which nothing proves")
-        return found.form if found.form is not None else Unproved("validation gave no native form")
+        return Native(found.form, found.disjoint) if found.form is not None else Unproved("validation gave no form")
 
 
 def _asked(question: Callable[[], Proof | Refusal]) -> Proof | Refusal | Unproved:

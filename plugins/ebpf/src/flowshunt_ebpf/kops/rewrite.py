@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from flowshunt.errors import InputError
-from flowshunt.operation import ExtendedOperation
+from flowshunt.insn.registers import writes
+from flowshunt.operation import Disjoint, ExtendedOperation
 from flowshunt_ebpf.kops.candidate import Analysis, Candidate, Refused, candidates
 from flowshunt_ebpf.kops.encoding import site_of
 from flowshunt_ebpf.kops.overlaps import without_overlaps
-from flowshunt_ebpf.kops.proving import Prover, Unproved
+from flowshunt_ebpf.kops.proving import Native, Prover, Unproved
 from flowshunt_ebpf.kops.splice import splice
-from flowshunt_ebpf.program import NativeForm, Program, Site
+from flowshunt_ebpf.program import Program, Site
 
 MAX_ROUNDS = 4
 """Idioms that stand interleaved with others are made sites of in later rounds."""
@@ -62,12 +63,14 @@ class Rewritten:
         origin: for each of its instructions, the original one whose source line it has.
         findings: one for each proposal.
         places: for each of its sites, which one it is.
+        assumed: for sites whose native form is only right where ranges of memory don't overlap, those ranges.
     """
 
     program: Program
     origin: tuple[int, ...]
     findings: tuple[Finding, ...]
     places: tuple[Place, ...]
+    assumed: Mapping[Place, tuple[Disjoint, ...]] = attrs.field(factory=dict)
 
 
 Weight = Callable[[Place, float], float | None]
@@ -82,6 +85,7 @@ def rewrite(
     *,
     architecture: str,
     features: frozenset[str],
+    doubted: Mapping[Place, str] | None = None,
 ) -> Rewritten:
     """Make sites of a program's idioms.
 
@@ -91,10 +95,11 @@ def rewrite(
         prover: what has to prove each rewrite, and each native form.
         weight: what the policy gives for each candidate.
         architecture, features: the CPU that it is for.
+        doubted: sites that are not to be made, and why not.
 
     Raises InputError for a program whose control flow is not sound.
     """
-    return _Rewriting(operations, prover, weight, architecture, features).run(program)
+    return _Rewriting(operations, prover, weight, architecture, features, doubted or {}).run(program)
 
 
 class _Rewriting:
@@ -105,14 +110,17 @@ class _Rewriting:
         weight: Weight,
         architecture: str,
         features: frozenset[str],
+        doubted: Mapping[Place, str],
     ) -> None:
+        self.doubted = doubted
         self.operations = operations
         self.prover = prover
         self.weight = weight
         self.architecture = architecture
         self.features = features
         self.findings: dict[Place, Finding] = {}
-        self.forms: dict[tuple[str, int], NativeForm | Unproved] = {}
+        self.forms: dict[tuple[str, int], Native | Unproved] = {}
+        self.assumed: dict[Place, tuple[Disjoint, ...]] = {}
 
     def run(self, program: Program) -> Rewritten:
         origin = tuple(range(len(program)))
@@ -121,13 +129,14 @@ class _Rewriting:
             analysis = Analysis(program)
             found, refused = candidates(analysis, self.operations, self.architecture, self.features)
             self._note(found, refused, origin)
-            chosen, left_over = self._choose(program, found, origin)
+            chosen, left_over = self._choose(analysis, found, origin)
             if not chosen:
                 break
             program, origin, places = self._make(program, chosen, origin, places)
             if not left_over:
                 break
-        return Rewritten(program, origin, tuple(self.findings.values()), tuple(places[s] for s in program.sites))
+        made = tuple(places[site] for site in program.sites)
+        return Rewritten(program, origin, tuple(self.findings.values()), made, self.assumed)
 
     def _note(self, found: Sequence[Candidate], refused: Sequence[Refused], origin: Sequence[int]) -> None:
         for candidate in found:
@@ -144,7 +153,7 @@ class _Rewriting:
             self.findings.setdefault(place, Finding(place, span, admissible=one.reason))
 
     def _choose(
-        self, program: Program, found: Sequence[Candidate], origin: Sequence[int]
+        self, analysis: Analysis, found: Sequence[Candidate], origin: Sequence[int]
     ) -> tuple[list[Candidate], bool]:
         """The candidates to make now, all proved; and whether others that gain were left, for they overlap these."""
         worth: dict[int, float] = {}
@@ -164,10 +173,10 @@ class _Rewriting:
             for candidate in chosen:
                 if id(candidate) in proved:
                     continue
-                if (why := self._prove(program, candidate)) is None:
+                place = _place(candidate, origin)
+                if (why := self.doubted.get(place) or self._prove(analysis, candidate)) is None:
                     proved.add(id(candidate))
                 else:
-                    place = _place(candidate, origin)
                     self.findings[place] = attrs.evolve(self.findings[place], proved=why)
                     failed.append(candidate)
             if not failed:
@@ -175,7 +184,7 @@ class _Rewriting:
                 return chosen, any(worth[id(candidate)] > 0 for candidate in left)
             usable = [candidate for candidate in usable if not any(candidate is one for one in failed)]
 
-    def _prove(self, program: Program, candidate: Candidate) -> str | None:
+    def _prove(self, analysis: Analysis, candidate: Candidate) -> str | None:
         operation, payload = candidate.operation, candidate.match.payload
         key = operation.name, payload
         if key not in self.forms:
@@ -184,9 +193,18 @@ class _Rewriting:
         if isinstance(form, Unproved):
             return f"native form: {form.reason}"
         piece = candidate.piece
-        original = program.instructions[piece.start : piece.end]
+        instructions = analysis.program.instructions
+        original = instructions[piece.start : piece.end]
+        # What holds where the site starts holds where the run starts, if the registers are the same there.
+        written = 0
+        for moved in piece.instructions[: candidate.lead]:
+            written |= writes(moved)
+        same = not any(written >> r.first & 1 or written >> r.second & 1 for r in form.disjoint)
+        before = instructions[analysis.straight_start(piece.start) : piece.start]
         lost = {candidate.lead + len(candidate.sequence): operation.use(payload).clobbers}
-        failed = self.prover.rewrite(original, piece.instructions, candidate.live_out, lost)
+        failed = self.prover.rewrite(
+            original, piece.instructions, candidate.live_out, lost, before, form.disjoint if same else ()
+        )
         return None if failed is None else f"rewrite: {failed.reason}"
 
     def _make(
@@ -211,8 +229,10 @@ class _Rewriting:
             payload = candidate.match.payload
             site = site_of(candidate.operation, payload, start + candidate.lead, len(candidate.sequence))
             form = self.forms[candidate.operation.name, payload]
-            assert isinstance(form, NativeForm)
-            made[attrs.evolve(site, forms=(form,))] = place
+            assert isinstance(form, Native)
+            made[attrs.evolve(site, forms=(form.form,))] = place
+            if form.disjoint:
+                self.assumed[place] = form.disjoint
             self.findings[place] = attrs.evolve(self.findings[place], used=True)
         sites = tuple(sorted(made, key=lambda site: site.start))
         return (
@@ -224,19 +244,3 @@ class _Rewriting:
 
 def _place(candidate: Candidate, origin: Sequence[int]) -> Place:
     return Place(candidate.operation.name, candidate.match.payload, origin[candidate.anchor])
-
-
-def attach_forms(
-    program: Program,
-    operations: Mapping[str, ExtendedOperation],
-    prover: Prover,
-    architecture: str,
-    features: frozenset[str],
-) -> Program:
-    """Give the sites of a lowered program their native forms, as far as they are proved."""
-    sites = []
-    for site in program.sites:
-        operation = operations[site.operation]
-        form = prover.native(operation, site.payload, architecture, features)
-        sites.append(attrs.evolve(site, forms=(*site.forms, form)) if isinstance(form, NativeForm) else site)
-    return attrs.evolve(program, sites=tuple(sites))

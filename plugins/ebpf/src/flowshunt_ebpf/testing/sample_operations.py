@@ -23,10 +23,10 @@ from flowshunt.insn import (
     mov32,
     mov64,
 )
-from flowshunt.operation import ExtendedOperation, NativeEmit
+from flowshunt.operation import Disjoint, ExtendedOperation, NativeEmit
 from flowshunt.payload import Layout, Values, number, result, source, temporary
 from flowshunt.recognition import Computed, Match, View, alu, constant, find, value
-from flowshunt_ebpf.kops.proving import Unproved
+from flowshunt_ebpf.kops.proving import Native, Unproved
 from flowshunt_ebpf.native.assembler import assemble
 from flowshunt_ebpf.program import NativeForm, proof_token
 
@@ -178,6 +178,8 @@ class Believer:
         rewritten: Sequence[Instruction],
         live_out: int,
         lost: Mapping[int, int],
+        context: Sequence[Instruction],
+        disjoint: Sequence[Disjoint],
     ) -> Unproved | None:
         """Believe it, and note it in `rewrites`."""
         self.rewrites.append((tuple(original), tuple(rewritten), live_out))
@@ -185,7 +187,7 @@ class Believer:
 
     def native(
         self, operation: ExtendedOperation, payload: int, architecture: str, features: frozenset[str]
-    ) -> NativeForm | Unproved:
+    ) -> Native | Unproved:
         """Assemble the form and believe it."""
         if operation.name in self.doubts:
             return Unproved("doubted")
@@ -195,4 +197,5 @@ class Believer:
         use, code = operation.use(payload), assemble(architecture, found[1])
         changes = use.writes | use.clobbers
         token = proof_token(operation.proof_sequence(payload), changes, architecture, code)
-        return NativeForm(architecture, found[0].features, code, token)
+        form = NativeForm(architecture, found[0].features, code, token)
+        return Native(form, tuple(operation.assumes(operation.layout.decode(payload))))
