@@ -21,7 +21,7 @@ from flowshunt_ebpf.kops.validation.proof import Proof
 from flowshunt_ebpf.kops.validation.prove import Prover, prove_form
 from flowshunt_ebpf.kops.validation.solvers import SOLVERS, version
 
-LIMIT: Final = 1000
+LIMIT: Final = 1200
 """Payloads of an operation that are proved beforehand, at most."""
 
 
@@ -123,7 +123,11 @@ def prove_operation_form(operation: ExtendedOperation, architecture: str, number
     digests: dict[bytes, None] = {}
     for payload in payloads(operation, plan.limit):
         values = operation.layout.decode(payload)
-        text = form.assembly(values, BY_ARCHITECTURE[architecture])
+        try:
+            text = form.assembly(values, BY_ARCHITECTURE[architecture])
+        except Exception as error:
+            refused.append(Refused(payload, str(values), "", f"its text raised {type(error).__name__}: {error}"))
+            continue
         if not text:
             continue
         tried += 1

@@ -92,7 +92,7 @@ def emit_obligation(emit: Emit, asked: Asked, plan: tuple[bool, ...] = ()) -> Ob
             return wanted, allowed, *x86_64_semantics.run_x86_64(terms, before, emit.code, path)  # type: ignore[arg-type]
         return wanted, allowed, *arm64_semantics.run_arm64(terms, before, emit.code, path)  # type: ignore[arg-type]
 
-    terms.apart = list(assumed)
+    terms.assume_apart(assumed)
     writes = any(i.cls in (ST, STX) for i in emit.sequence)
     path = Path(plan) if writes else None
     wanted, allowed, after, touched = run(path)
@@ -101,7 +101,7 @@ def emit_obligation(emit: Emit, asked: Asked, plan: tuple[bool, ...] = ()) -> Ob
         given = terms.and_(given, *path.conditions)
         lemmas = _lemmas(asked, given, [*allowed, *touched])
         if lemmas:
-            terms.apart += lemmas
+            terms.assume_apart([*assumed, *lemmas])
             wanted, allowed, after, touched = run(Path(plan))
 
     claims: list[Claim] = []
@@ -142,10 +142,10 @@ def site_obligation(site: Replacement, asked: Asked, plan: tuple[bool, ...] = ()
     terms = asked.terms
     start = initial(terms, dict.fromkeys(REGISTERS, 64))
     inputs = tuple(start[name] for name in REGISTERS)
-    terms.apart = []
+    terms.assume_apart(())
     start, _ = run_ebpf(terms, start, site.context)
     assumed, given = _assumed_apart(terms, site.disjoint, tuple(start[name] for name in REGISTERS))
-    terms.apart = list(assumed)
+    terms.assume_apart(assumed)
     wanted, _ = run_ebpf(terms, start, site.original)
     after, _ = run_ebpf(terms, start, site.rewritten, site.lost)
     claims: list[Claim] = []
@@ -185,7 +185,21 @@ def _same_memory(terms: Terms, wanted: Term, found: Term, who: str) -> list[Clai
 
 
 def _covered(terms: Terms, access: Access, allowed: Sequence[Access]) -> list[Claim]:
-    """That every byte of an access is touched by the proof sequence too, in the same case; written, if written."""
+    """That every byte of an access is touched by the proof sequence too, in the same case; written, if written.
+
+    Where the proof sequence touches all of them whatever happens, by their distances alone, there is nothing to claim.
+    """
+    one = terms.const(1, 1)
+    missing = set(range(access.size))
+    for other in allowed:
+        if other.guard is not one or (access.write and not other.write):
+            continue
+        start = terms.distance(other.address, access.address)
+        if start is not None:
+            start = signed(start, 64)
+            missing -= set(range(max(start, 0), min(start + other.size, access.size)))
+    if not missing:
+        return []
     distance = terms.var("byte", 64)
     byte = terms.add(access.address, distance)
     inside = terms.and_(access.guard, terms.ult(distance, terms.const(access.size, 64)))
@@ -225,9 +239,9 @@ def _lemmas(asked: Asked, given: Term, accesses: Sequence[Access]) -> list[Apart
     terms = asked.terms
     spans: dict[Term, tuple[int, int, bool]] = {}
     for access in accesses:
-        base, offset = terms.split(access.address)
+        base = access.address.base
         if base is not None:
-            offset = signed(offset, 64)
+            offset = signed(access.address.offset, 64)
             low, high, write = spans.get(base, (offset, offset, False))
             spans[base] = min(low, offset), max(high, offset + access.size), write or access.write
     found: list[Apart] = []

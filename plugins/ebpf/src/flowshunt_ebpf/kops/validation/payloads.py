@@ -17,6 +17,9 @@ from flowshunt.payload import NO_REGISTER, NUMBER, RESULT, SOURCE, TEMPORARIES, 
 NARROW: Final = 65
 """Values that a field of numbers may have, for all of them to be taken."""
 
+WORK: Final = 9000
+"""Instructions of proof sequences that are proved of an operation beforehand, at most."""
+
 _SEARCHED: Final = 120_000
 _POOL: Final = (1, 2, 3, 6, 7, 8, 9, 5)
 _COUNT: Final = 4  # r4 lives in rcx
@@ -28,7 +31,9 @@ _MAGNITUDES: Final = (
 
 
 def payloads(operation: ExtendedOperation, limit: int) -> list[int]:
-    """At most `limit` valid payloads of an operation, the same each time."""
+    """At most `limit` valid payloads of an operation, and no more than `WORK` instructions in all of their proof
+    sequences: rather short ones. The same each time.
+    """
     fields = operation.layout.fields
     registers = [field for field in fields if field.kind in _REGISTERS]
     others = [field for field in fields if field.kind not in _REGISTERS]
@@ -47,7 +52,16 @@ def payloads(operation: ExtendedOperation, limit: int) -> list[int]:
         if operation.check_payload(payload) is None:
             found[payload] = None
     everything = list(found)
-    return everything if len(everything) <= limit else sorted(chosen.sample(everything, limit))
+    some = everything if len(everything) <= 4 * limit else chosen.sample(everything, 4 * limit)
+    lengths = {payload: len(operation.proof_sequence(payload)) for payload in some}
+    taken: list[int] = []
+    work = 0
+    for payload in sorted(some, key=lambda payload: chosen.random() * lengths[payload]):
+        work += lengths[payload]
+        if len(taken) == limit or work > WORK:
+            break
+        taken.append(payload)
+    return sorted(taken)
 
 
 def _combinations(choices: Sequence[Sequence[object]], chosen: random.Random) -> Iterator[tuple[object, ...]]:

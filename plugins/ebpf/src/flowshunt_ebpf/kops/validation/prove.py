@@ -54,7 +54,10 @@ def prove_emit(
         return _prove_emit_once(operation, payload, architecture, features)
     if why := operation.check_payload(payload):
         return Refusal(EMIT, f"the payload {payload:#x} is not valid: {why}")
-    found = operation.emit(architecture, payload, features, BY_ARCHITECTURE[architecture])
+    try:
+        found = operation.emit(architecture, payload, features, BY_ARCHITECTURE[architecture])
+    except Exception as error:
+        return Refusal(EMIT, f"a native form of {operation.name} raised {type(error).__name__}: {error}")
     if found is None:
         return Refusal(EMIT, f"{operation.name} has no native form for these values on {architecture} here")
     return prove_form(operation, payload, architecture, *found, prover=prover)
@@ -78,7 +81,12 @@ def prove_form(
 ) -> Proof | Refusal:
     """Prove one native form of an operation, whose text for a valid payload is given. Raises CapabilityError."""
     prover = prover or Prover()
-    sequence = operation.proof_sequence(payload)
+    try:
+        sequence = operation.proof_sequence(payload)
+        use = operation.use(payload)
+        disjoint = tuple(operation.assumes(operation.layout.decode(payload)))
+    except Exception as error:
+        return Refusal(EMIT, f"the proof sequence of {operation.name} raised {type(error).__name__}: {error}")
     if wrong := broken_rule(sequence, operation.max_instructions):
         return Refusal(EMIT, f"the proof sequence breaks a rule: {wrong}")
     try:
@@ -87,8 +95,6 @@ def prove_form(
         return Refusal(EMIT, str(error))
     if not 0 < len(code) <= operation.max_bytes:
         return Refusal(EMIT, f"the machine code has {len(code)} bytes, 1 to {operation.max_bytes} are declared")
-    use = operation.use(payload)
-    disjoint = tuple(operation.assumes(operation.layout.decode(payload)))
     proof = _emit(Emit(architecture, sequence, (), use.clobbers, disjoint), code, prover)
     if not isinstance(proof, Proof):
         return proof

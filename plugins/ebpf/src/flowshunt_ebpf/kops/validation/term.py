@@ -15,7 +15,7 @@ MEMORY: Final = 0
 class Term:
     """One node. Made by `terms.Terms` alone, which keeps equal nodes one object, so that `is` compares."""
 
-    __slots__ = ("args", "name", "number", "op", "value", "width")
+    __slots__ = ("args", "base", "name", "number", "offset", "op", "value", "width")
 
     def __init__(self, op: str, width: int, args: "tuple[Term, ...]", value: int, name: str, number: int) -> None:
         self.op = op
@@ -24,6 +24,13 @@ class Term:
         self.value = value  # of a constant; the lowest bit of an extract
         self.name = name  # of a variable
         self.number = number  # ascending: arguments come before what they are arguments of
+        # As an address: a term (none: the address is a constant) and a constant to add to it.
+        self.base: Term | None = self
+        self.offset = 0
+        if op == "const":
+            self.base, self.offset = None, value
+        elif op == "add" and args[1].op == "const":
+            self.base, self.offset = args[0], args[1].value
 
     def __repr__(self) -> str:
         if self.op == "const":

@@ -5,7 +5,7 @@ and a load over stores is resolved where the distance of the two addresses is a 
 lie apart: no solver decides arrays of a few dozen stores in useful time otherwise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -23,14 +23,10 @@ class Apart:
 
 
 class Terms:
-    """Makes terms. Equal ones are one object.
-
-    Attributes:
-        apart: ranges of memory that are known not to overlap. Who adds one answers for it.
-    """
+    """Makes terms. Equal ones are one object."""
 
     def __init__(self) -> None:
-        self.apart: list[Apart] = []
+        self._apart: dict[tuple[Term | None, Term | None], list[tuple[int, int, int, int]]] = {}
         self._table: dict[tuple[object, ...], Term] = {}
         self._fresh = 0
 
@@ -217,28 +213,23 @@ class Terms:
         """a + offset."""
         return self.add(a, self.const(offset, a.width)) if offset else a
 
-    @staticmethod
-    def split(address: Term) -> tuple[Term | None, int]:
-        """An address as a base and a constant offset; no base: the address is a constant."""
-        if address.op == "const":
-            return None, address.value
-        if address.op == "add" and address.args[1].op == "const":
-            return address.args[0], address.args[1].value
-        return address, 0
-
-    def distance(self, a: Term, b: Term) -> int | None:
-        """a - b modulo 2^width, where that is a constant for sure."""
-        base, offset = self.split(a)
-        other, other_offset = self.split(b)
-        return (offset - other_offset) & ((1 << a.width) - 1) if base is other else None
+    def assume_apart(self, ranges: Iterable[Apart]) -> None:
+        """From now on take these ranges of memory not to overlap, and no others. Who says so answers for it."""
+        self._apart = {}
+        for known in ranges:
+            first, second = known.first, known.second
+            spans = (first.offset, known.first_bytes, second.offset, known.second_bytes)
+            self._apart.setdefault((first.base, second.base), []).append(spans)
+            self._apart.setdefault((second.base, first.base), []).append((*spans[2:], *spans[:2]))
 
     def _known_apart(self, a: Term, b: Term) -> bool:
+        mask = (1 << a.width) - 1
         return any(
-            (self._inside(a, known.first, known.first_bytes) and self._inside(b, known.second, known.second_bytes))
-            or (self._inside(b, known.first, known.first_bytes) and self._inside(a, known.second, known.second_bytes))
-            for known in self.apart
+            (a.offset - first) & mask < first_bytes and (b.offset - second) & mask < second_bytes
+            for first, first_bytes, second, second_bytes in self._apart.get((a.base, b.base), ())
         )
 
-    def _inside(self, address: Term, start: Term, size: int) -> bool:
-        distance = self.distance(address, start)
-        return distance is not None and distance < size
+    @staticmethod
+    def distance(a: Term, b: Term) -> int | None:
+        """a - b modulo 2^width, where that is a constant for sure."""
+        return (a.offset - b.offset) & ((1 << a.width) - 1) if a.base is b.base else None
