@@ -325,12 +325,14 @@ class HostBits:
 
     track: "ip_src", "ip_dst" or "ip_pair"; bits of one name on one host are the same for both keywords. expire:
     seconds that the bit stays set.
+    keyword: the one of the two that it was written with, which counts for the order of rules.
     """
 
     command: str
     name: str
     track: str
     expire: int = 300
+    keyword: str = "hostbits"
 
 
 @attrs.frozen
@@ -460,7 +462,8 @@ class Rule:
             int(self.header.action),
             _rank([bits.command for bits in self.flowbits]),
             _rank(["set" if number.changes else "isset" for number in self.flow_integers]),
-            _rank([bits.command for bits in self.host_bits]),
+            _rank([bits.command for bits in self.host_bits if bits.keyword == "hostbits"]),
+            _rank([bits.command for bits in self.host_bits if bits.keyword == "xbits"]),
             self.signature.priority,
         )
 

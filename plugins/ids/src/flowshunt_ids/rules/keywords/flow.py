@@ -43,6 +43,9 @@ def _flow(rule: RuleBuilder, value: str) -> None:
             rule.tests.append(PacketTest(Field.REASSEMBLED, int(_FRAGMENTS[word]), int(_FRAGMENTS[word])))
         else:
             raise RuleError(f"flow: {word!r} is not an option of flow")
+    if stateless and condition.established is False:
+        # Suricata takes this pair, and no packet is both.
+        rule.tests.append(PacketTest(Field.IP_PROTOCOL, 256, 256))
     rule.flow = condition
     if condition.established is not None:
         wanted = int(condition.established)

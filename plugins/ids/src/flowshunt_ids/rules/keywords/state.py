@@ -66,7 +66,7 @@ def _xbits(rule: RuleBuilder, value: str) -> None:
     if words["track"] not in ("ip_src", "ip_dst", "ip_pair"):
         raise RuleError(f"xbits: track {words['track']!r} is not ip_src, ip_dst or ip_pair")
     expire = whole_number(words["expire"], "xbits: expire", 1, 0xFFFFFFFF)
-    rule.host_bits.append(HostBits(command, parts[0], words["track"], expire))
+    rule.host_bits.append(HostBits(command, parts[0], words["track"], expire, "xbits"))
 
 
 def _hostbits(rule: RuleBuilder, value: str) -> None:
