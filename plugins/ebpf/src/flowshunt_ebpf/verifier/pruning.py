@@ -11,7 +11,7 @@ path, outside of such a cycle, is an infinite loop.
 from typing import TYPE_CHECKING, Any, Final
 
 from flowshunt_ebpf.verifier.rejection import UnsafeError
-from flowshunt_ebpf.verifier.scalar import includes, join
+from flowshunt_ebpf.verifier.scalar import Scalar, includes, join, unsigned_range
 from flowshunt_ebpf.verifier.state import State
 from flowshunt_ebpf.verifier.values import (
     MAP_KEY,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _PACKETS: Final = frozenset({PACKET, PACKET_META})
 _SIZED: Final = frozenset({MEMORY, MAP_KEY})
+_MOST_ROUNDED: Final = 3
+"""Times that the bounds of a number are rounded at a join before it is given up."""
 _MOST_WIDENED: Final = 8
 """Times that a state is widened at a point before pointers are given up, too."""
 
@@ -80,16 +82,18 @@ class _Bucket:
         closed: all that follows from them was looked at; by what controls loops in them, oldest first.
         exact: those that are not, by the hash of their contents.
         alike: kept states by what controls loops in them, where states are joined.
+        joins: how often states were joined, by the same.
         opened: the latest states, for points where every cycle ends by itself.
         widened: how often a state was widened here.
     """
 
-    __slots__ = ("alike", "closed", "exact", "opened", "widened")
+    __slots__ = ("alike", "closed", "exact", "joins", "opened", "widened")
 
     def __init__(self) -> None:
         self.closed: dict[tuple[Any, ...], list[Node]] = {}
         self.exact: dict[int, Node] = {}
         self.alike: dict[Any, list[Node]] = {}
+        self.joins: dict[Any, int] = {}
         self.opened: list[Node] = []
         self.widened = 0
 
@@ -299,8 +303,9 @@ class Visits:
         if alike is None or len(alike) < self.width:
             return False
         self.joined = True
+        joins = bucket.joins[control] = bucket.joins.get(control, 0) + 1
         for node in alike:
-            self._join(state, node.state)
+            self._join(state, node.state, joins)
         return True
 
     def _keep(self, bucket: _Bucket, state: State, digest: int, control: tuple[Any, ...], ends: bool) -> None:
@@ -411,19 +416,23 @@ class Visits:
                         parts.append(scalar.value if scalar.is_const else None)
         return (*parts, *sorted(places))
 
-    def _join(self, state: State, other: State) -> None:
-        """Make a state include what another one does, but for relations between its values."""
+    def _join(self, state: State, other: State, joins: int) -> None:
+        """Make a state include what another one does, but for relations between its values.
+
+        `joins`: how often states were joined here, this time included: a number that keeps growing is let go, so that
+        what follows is not looked at anew for each step of it.
+        """
         for now, before in zip(state.frames, other.frames, strict=True):
             for r in range(10):
                 a, b = now.registers[r], before.registers[r]
                 if a is not None and b is not None and a is not b:
-                    now.registers[r] = _joined(a, b)
+                    now.registers[r] = _joined(a, b, joins)
             for offset, (size, a) in list(now.stack.cells.items()):
                 b = before.stack.load(offset, size)
                 if b is None or not _alike(a, b):
                     now.stack.drop([offset])
                 elif a is not b:
-                    now.stack.put(offset, size, _joined(a, b))
+                    now.stack.put(offset, size, _joined(a, b, joins))
 
     def _widen(self, state: State, other: State, fully: bool) -> None:
         """Forget every number in which two states differ, and take the fewest packet bytes.
@@ -451,14 +460,26 @@ def _alike(a: Value, b: Value) -> bool:
     return a.kind == b.kind and (a.kind == SCALAR or _place(a) == _place(b))
 
 
-def _joined(a: Value, b: Value) -> Value:
+def _joined(a: Value, b: Value, joins: int) -> Value:
     """`a` with what `b` may be, too; of the same kind and place."""
+    if a.scalar == b.scalar:
+        scalar = a.scalar
+    elif joins == 1:
+        scalar = join(a.scalar, b.scalar)
+    elif a.kind == SCALAR and joins > _MOST_ROUNDED and a.id != SIZE_ID:
+        return NUMBER
+    else:
+        scalar = _rounded(join(a.scalar, b.scalar))
     if a.kind == SCALAR:
         if a.scalar == b.scalar and a.id == b.id:
             return a
-        return number(join(a.scalar, b.scalar), SIZE_ID if a.id == b.id == SIZE_ID else 0)
-    scalar = join(a.scalar, b.scalar) if a.scalar != b.scalar else a.scalar
+        return number(scalar, SIZE_ID if a.id == b.id == SIZE_ID else 0)
     return a.moved(a.offset, scalar, a.id, min(a.range, b.range) if a.kind in _PACKETS else a.range)
+
+
+def _rounded(scalar: Scalar) -> Scalar:
+    """All numbers from 0 to the next power of two, if none is greater."""
+    return unsigned_range(0, (1 << scalar.umax.bit_length()) - 1)
 
 
 def _widened(a: Value, b: Value, fully: bool) -> Value:
