@@ -11,13 +11,13 @@ import click
 
 from flowshunt.errors import CapabilityError, InputError
 from flowshunt.insn import Instruction
-from flowshunt.operation import ExtendedOperation
+from flowshunt.operation import Disjoint, ExtendedOperation
 from flowshunt_ebpf.cli.source import read_object, read_program
 from flowshunt_ebpf.kops.validation.campaign import LIMIT, FormReport, Plan, prove_operations, write_shipped
 from flowshunt_ebpf.kops.validation.proof import Proof, Refusal
 from flowshunt_ebpf.kops.validation.prove import Prover, prove_emit, prove_site
 from flowshunt_ebpf.kops.validation.solvers import SOLVERS, version
-from flowshunt_ebpf.program import NativeForm, Program
+from flowshunt_ebpf.program import Program
 
 ARCHITECTURES: Final = ("x86_64", "arm64")
 _REFUSED_SHOWN: Final = 5
@@ -143,6 +143,8 @@ class SiteRow:
         """For a terminal."""
         head = f"{self.program} {self.where}: {self.operation} ({self.values}), {self.obligation}: "
         if isinstance(self.proof, Proof):
+            if self.proof.source == "identical":
+                return [f"{head}nothing to prove"]
             by = " and ".join(self.proof.solvers) or f"found in the cache ({self.proof.source})"
             return [f"{head}proved, {by}, {1000 * self.proof.seconds:.1f} ms"]
         return [f"{head}not proved: {self.proof.reason}"]
@@ -177,21 +179,25 @@ class _Recorder:
         rewritten: Sequence[Instruction],
         live_out: int,
         lost: Mapping[int, int],
+        context: Sequence[Instruction],
+        disjoint: Sequence[Disjoint],
     ) -> Any:
         from flowshunt_ebpf.kops.proving import Unproved
 
-        proof = prove_site(original, rewritten, live_out, lost=lost, prover=self._prover)
+        proof = prove_site(
+            original, rewritten, live_out, lost=lost, disjoint=disjoint, context=context, prover=self._prover
+        )
         self.rewrites.append((tuple(original), proof))
         return None if isinstance(proof, Proof) else Unproved(proof.reason)
 
     def native(self, operation: ExtendedOperation, payload: int, architecture: str, features: frozenset[str]) -> Any:
-        from flowshunt_ebpf.kops.proving import Unproved
+        from flowshunt_ebpf.kops.proving import Native, Unproved
 
         proof = prove_emit(operation, payload, architecture, features, self._prover)
         self.natives[operation.name, payload, architecture] = proof
         if isinstance(proof, Refusal):
             return Unproved(proof.reason)
-        return proof.form if isinstance(proof.form, NativeForm) else Unproved("validation gave no native form")
+        return Native(proof.form, proof.disjoint) if proof.form is not None else Unproved("validation gave no form")
 
 
 def _sites(
