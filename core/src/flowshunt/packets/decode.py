@@ -36,13 +36,11 @@ from flowshunt.packets.network import INT, STOP, decode_ipv4, decode_ipv6, mark
 from flowshunt.packets.transport import TCP, UDP, decode_other, decode_tcp, decode_udp
 from flowshunt.packets.tunnels import (
     GRE,
-    GTPU_PORT,
     IP_IN_IP,
     IPV6_IN_IP,
-    VXLAN_PORT,
-    VXLAN_PORT_LINUX,
     decode_gre,
     decode_udp_tunnel,
+    may_be_tunnel,
 )
 
 MAX_DEPTH = 255
@@ -109,13 +107,10 @@ def decode_frames(
             elif protocol == UDP:
                 decode_udp(data, row, base, at, end, whole)
                 port = np.int64(row.destination_port)
-                if (
-                    (port == VXLAN_PORT or port == GTPU_PORT or port == VXLAN_PORT_LINUX)
-                    and row.l4 != 0
-                    and not row.flags & FRAGMENT
-                ):
+                if may_be_tunnel(np.int64(row.source_port), port) and row.l4 != 0 and not row.flags & FRAGMENT:
                     end = base + np.int64(row.payload) + np.int64(row.payload_length)
-                    tunnel, following, at = decode_udp_tunnel(data, port, base + np.int64(row.payload), end)
+                    begin = base + np.int64(row.payload)
+                    tunnel, following, at = decode_udp_tunnel(data, np.int64(row.source_port), port, begin, end)
             elif protocol < 0:
                 mark(row, protocol, whole)
             elif row.flags & FRAGMENT:

@@ -1,4 +1,4 @@
-"""Kernels for what lies between a frame's start and its IP header: link headers, VLAN tags, MPLS labels, PPPoE.
+"""Kernels for what lies between a frame's start and its IP header: link headers, VLAN tags, MPLS labels, PPPoE, NSH.
 
 Positions, `end` and `whole` are as in `flowshunt.packets.network`. A position is passed on with what stands there: an
 EtherType, or one of the negative values below and those of `flowshunt.packets.network`.
@@ -45,6 +45,7 @@ _QINQ_OLD = 0x9100
 _MPLS = 0x8847
 _MPLS_MULTICAST = 0x8848
 _PPPOE_SESSION = 0x8864
+_NSH = 0x894F
 _PPP_IPV4 = 0x0021
 _PPP_IPV6 = 0x0057
 _LEAST_ETHERTYPE = 0x600
@@ -164,6 +165,31 @@ def below_labels(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     return ETHERNET_FRAME, 0
 
 
+@kernel(types.UniTuple(INT, 2)(BYTES, INT, INT), entry=False)
+def decode_service_header(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
+    """What follows a network service header (RFC 8300): (EtherType or such, position)."""
+    if end - at < 8:
+        return CUT, at
+    first = load16(data, at)
+    length = (first & 63) * 4
+    kind = load8(data, at + 2) & 15
+    if first >> 14 != 0 or (kind != 1 and kind != 2):
+        return STOP, at
+    if length < 8 or length >= end - at or (kind == 1 and length != 24):
+        return BROKEN, at
+    protocol = load8(data, at + 3)
+    following = STOP
+    if protocol == 1:
+        following = IPV4
+    elif protocol == 2:
+        following = IPV6
+    elif protocol == 3:
+        following = ETHERNET_FRAME
+    elif protocol == 5:
+        following = _MPLS
+    return following, at + length
+
+
 @kernel(types.UniTuple(INT, 2)(BYTES, ROW, INT, INT, INT), entry=False)
 def decode_encapsulation(data: NDArray[np.uint8], row: Any, following: int, at: int, end: int) -> tuple[int, int]:
     """Pass everything up to an IP header. Returns (IPV4, IPV6, STOP, CUT, BROKEN or DEEP, position).
@@ -246,6 +272,9 @@ def decode_encapsulation(data: NDArray[np.uint8], row: Any, following: int, at: 
             if load8(data, at + 1) != 0:
                 return STOP, at
             following, at = decode_ppp(data, at + 6, end)
+        elif following == _NSH:
+            row.ethertype = following
+            following, at = decode_service_header(data, at, end)
         else:
             if following < 0:
                 return following, at

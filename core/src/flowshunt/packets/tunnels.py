@@ -1,11 +1,11 @@
-"""Kernels for tunnel headers: GRE and NVGRE, VXLAN, GTP-U. IP in IP has none.
+"""Kernels for tunnel headers: GRE and NVGRE, VXLAN, GTP-U, Geneve, Teredo. IP in IP has none.
 
 Positions, `end` and `whole` are as in `flowshunt.packets.network`; what a tunnel carries is given as in
 `flowshunt.packets.encapsulation`.
 """
 
 # Chains of comparisons compile faster than membership in a tuple.
-# ruff: noqa: PLR1714
+# ruff: noqa: PLR1714, SIM109
 
 from typing import Any
 
@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from flowshunt.compiled import BYTES, kernel
 from flowshunt.packets.encapsulation import ETHERNET_FRAME, IPV4, IPV6, decode_ppp
 from flowshunt.packets.headers import (
+    TUNNEL_GENEVE,
     TUNNEL_GRE,
     TUNNEL_GTPU,
     TUNNEL_NONE,
     TUNNEL_NVGRE,
+    TUNNEL_TEREDO,
     TUNNEL_VXLAN,
 )
 from flowshunt.packets.loads import load8, load16
@@ -32,6 +34,8 @@ GRE = 47
 VXLAN_PORT = 4789
 VXLAN_PORT_LINUX = 8472
 GTPU_PORT = 2152
+GENEVE_PORT = 6081
+TEREDO_PORT = 3544
 
 _GRE_CHECKSUM = 0x8000
 _GRE_ROUTING = 0x4000
@@ -94,15 +98,64 @@ def decode_gre(data: NDArray[np.uint8], row: Any, at: int, end: int) -> tuple[in
     return TUNNEL_GRE, protocol, at
 
 
-@kernel(types.UniTuple(INT, 3)(BYTES, INT, INT, INT), entry=False)
-def decode_udp_tunnel(data: NDArray[np.uint8], port: int, at: int, end: int) -> tuple[int, int, int]:
-    """VXLAN (RFC 7348) and GTP-U (3GPP TS 29.281), by UDP destination port and by what stands in the payload at `at`.
+@kernel(types.UniTuple(INT, 3)(BYTES, INT, INT), entry=False)
+def decode_geneve(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int, int]:
+    """Geneve (RFC 8926), where version, reserved bits and the lengths of its options are as they should be."""
+    size = 8 + 4 * (load8(data, at) & 63)
+    if load8(data, at) >> 6 or load8(data, at + 1) & 0x3F or load8(data, at + 7) or end - at < size:
+        return TUNNEL_NONE, STOP, at
+    option = at + 8
+    while option + 4 <= at + size:
+        option += 4 + 4 * (load8(data, option + 3) & 31)
+    if option != at + size:
+        return TUNNEL_NONE, STOP, at
+    protocol = load16(data, at + 2)
+    if protocol == _TRANSPARENT_ETHERNET:
+        return TUNNEL_GENEVE, ETHERNET_FRAME, at + size
+    return TUNNEL_GENEVE, protocol, at + size
 
-    Returns (TUNNEL_NONE, TUNNEL_VXLAN or TUNNEL_GTPU, what it carries, position). Other traffic on these ports is
-    none of them.
+
+@kernel(types.UniTuple(INT, 3)(BYTES, INT, INT), entry=False)
+def decode_teredo(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int, int]:
+    """Teredo (RFC 4380): an IPv6 packet as long as the payload is, perhaps after an origin indication."""
+    position = at
+    if load16(data, at) == 0:
+        position += 8
+    if end - position < 40 or load8(data, position) >> 4 != 6:
+        return TUNNEL_NONE, STOP, at
+    length, following = load16(data, position + 4), load8(data, position + 6)
+    if load8(data, position + 7) == 0 or (following == 0 and length < 8) or end - position != 40 + length:
+        return TUNNEL_NONE, STOP, at
+    return TUNNEL_TEREDO, IPV6, position
+
+
+@kernel(types.boolean(INT, INT), inline=True, entry=False)
+def may_be_tunnel(source: int, destination: int) -> bool:
+    """Whether one of these UDP ports is a tunnel's."""
+    return (
+        destination == VXLAN_PORT
+        or destination == GTPU_PORT
+        or destination == VXLAN_PORT_LINUX
+        or destination == GENEVE_PORT
+        or source == GENEVE_PORT
+        or destination == TEREDO_PORT
+        or source == TEREDO_PORT
+    )
+
+
+@kernel(types.UniTuple(INT, 3)(BYTES, INT, INT, INT, INT), entry=False)
+def decode_udp_tunnel(data: NDArray[np.uint8], source: int, port: int, at: int, end: int) -> tuple[int, int, int]:
+    """VXLAN (RFC 7348), GTP-U (3GPP TS 29.281), Geneve and Teredo, by UDP ports and by what stands at `at`.
+
+    Returns (TUNNEL_NONE or the kind of tunnel, what it carries, position). Other traffic on these ports is none of
+    them.
     """
     if end - at < 8:
         return TUNNEL_NONE, STOP, at
+    if port == TEREDO_PORT or source == TEREDO_PORT:
+        return decode_teredo(data, at, end)
+    if port == GENEVE_PORT or source == GENEVE_PORT:
+        return decode_geneve(data, at, end)
     flags = load8(data, at)
     if port != GTPU_PORT:
         if not flags & 0x08:
