@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from flowshunt.engine import Alert, EngineSummary, InspectionBatch, Verdicts
 from flowshunt.packets.decode import decode
+from flowshunt.packets.headers import TUNNEL_IP4_IN_IP4
 from flowshunt.rows import join_rows, take_rows
 from flowshunt_ids.fragments import Defragmenter, Reassembled, extended
 from flowshunt_ids.host_policies import HostPolicies
@@ -39,6 +40,8 @@ class Session:
         """See `flowshunt.engine.EngineSession.inspect`."""
         rows = np.empty(len(batch), np.int64)
         fragments, tunnelled = special_packets(np.ascontiguousarray(batch.headers), rows)
+        if tunnelled:
+            batch = _without_ip_in_ip(batch)
         if fragments:
             verdicts = self._with_datagrams(batch, rows[:fragments])
         else:
@@ -114,6 +117,18 @@ class Session:
         )
         verdicts = self._stages.run(outer, repeated=self._outer.is_repeated(frames, headers))
         return [attrs.evolve(alert, row=int(rows[alert.row])) for alert in verdicts.alerts]
+
+
+def _without_ip_in_ip(batch: InspectionBatch) -> InspectionBatch:
+    """The batch without packets that came right in IPv4 packets: like Suricata, only what is around them is inspected."""
+    inside = batch.headers["tunnel"] == TUNNEL_IP4_IN_IP4
+    if not inside.any():
+        return batch
+    headers, slot = batch.headers.copy(), batch.slot.copy()
+    for field in ("ip_version", "l4", "payload_length", "flags"):
+        headers[field][inside] = 0
+    slot[inside] = -1
+    return attrs.evolve(batch, headers=headers, slot=slot)
 
 
 def _order(count: int, rows: NDArray[np.int64]) -> NDArray[np.int32]:

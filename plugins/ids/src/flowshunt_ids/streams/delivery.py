@@ -22,6 +22,7 @@ from flowshunt_ids.layout import (
     SIDE_GAP,
     SIDE_KEEPS,
     SIDE_NEWS,
+    SIDE_RESET,
     SIDE_STREAM,
     TCP_CLOSED,
     TCP_CLOSING,
@@ -107,7 +108,8 @@ def hand_on(
 ) -> None:
     """Give a side's acknowledged data to its parser, as segments of `app` with marks for holes and the end.
 
-    last: the flow ends, and what is not acknowledged counts as well. A hole is passed once it is acknowledged.
+    last: the flow ends, and what is not acknowledged counts as well. A hole is passed once it is acknowledged. A reset
+    that may be forged ends nothing yet.
     """
     me = sides[side]
     if not me.flags & SIDE_APP or me.flags & SIDE_ENDED:
@@ -144,7 +146,9 @@ def hand_on(
             at = wrap(at + hole)
         me.parsed = at
         me.flags |= SIDE_NEWS
-    if last or state == TCP_CLOSED or me.flags & SIDE_DEPTH or (state >= TCP_CLOSING and ahead(me.right, at) <= 0):
+    doubtful = (me.flags | sides[side ^ 1].flags) & SIDE_RESET
+    closed = state == TCP_CLOSED or (state >= TCP_CLOSING and ahead(me.right, at) <= 0)
+    if last or me.flags & SIDE_DEPTH or (closed and not doubtful):
         add_mark(app, row, slot, 0, marks_of(sessions, side) | SEGMENT_END)
         me.flags |= SIDE_ENDED | SIDE_NEWS
 

@@ -117,6 +117,10 @@ def _read_options(packet: NDArray[np.int64], data: NDArray[np.uint8], at: int, e
             packet[ECHO] = _word(data, at + 6)
         elif kind == 34 and (size == 2 or (size >= 6 and size <= 18 and size & 1 == 0)):
             packet[FAST_OPEN] = 1
+        elif (
+            (kind == 253 or kind == 254) and (size == 4 or size == 12) and data[at + 2] == 0xF9 and data[at + 3] == 0x89
+        ):
+            packet[FAST_OPEN] = 1
         elif kind == 19 or kind == 29:
             packet[SIGNED] = 1
         at += size
