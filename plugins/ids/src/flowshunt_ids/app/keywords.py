@@ -29,10 +29,9 @@ def _event(rule: RuleBuilder, value: str) -> None:
 
     name, dot, event = value.strip().partition(".")
     if not dot:
-        if name not in PACKET_EVENTS:
-            raise RuleError(f"app-layer-event: {name!r} is not an event")
-        rule.conditions.append(Condition("app-layer-event", name))
-        return
+        if name in PACKET_EVENTS:
+            raise RuleError(f"app-layer-event: {name} is not told by this engine yet")
+        raise RuleError(f"app-layer-event: {name!r} is not an event")
     protocol = registry().protocols.get(name)
     if protocol is None:
         rule.language.check_protocol(name)

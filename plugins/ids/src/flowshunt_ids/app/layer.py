@@ -1,10 +1,12 @@
 """Flows and their parsers: stream data in, candidates of the rules on transactions out."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
+from flowshunt.errors import FlowshuntWarning
 from flowshunt_ids.app.contract import BOTH, TO_CLIENT, TO_SERVER, AppProtocol, Context
 from flowshunt_ids.app.plans import Plan, TransactionRule
 from flowshunt_ids.app.recognition import Recognizer
@@ -271,23 +273,42 @@ class AppLayer:
         protocol = self._protocols[name]
         flow.parser = protocol.open(Context(self._settings(protocol), transport, *ports, self._wants))
         for direction, part in held:
+            if flow.parser is None:
+                return
             if isinstance(part, int):
-                flow.parser.gap(direction, part)
+                self._tell(flow, flow.parser.gap, direction, part)
             else:
                 self._parse(flow, direction, part)
 
     def _parse(self, flow: AppFlow, direction: int, data: bytes) -> None:
         flow.recent[direction].append(data)
         flow.recent_bytes[direction] += len(data)
-        flow.parser.data(direction, data)
+        if not self._tell(flow, flow.parser.data, direction, data):
+            return
         transactions = flow.parser.transactions
         if len(transactions) > MAX_TRANSACTIONS:
             self.counters["transactions_given_up"] += len(transactions) - MAX_TRANSACTIONS
             del transactions[:-MAX_TRANSACTIONS]
 
+    def _tell(self, flow: AppFlow, call: Callable[..., None], *arguments: Any) -> bool:
+        """Tell a flow's parser something. False: it raised, and is left out; a plugin's mistake stops no run."""
+        try:
+            call(*arguments)
+        except Exception as problem:
+            self._fail(flow, problem)
+            return False
+        return True
+
+    def _fail(self, flow: AppFlow, problem: Exception) -> None:
+        self.counters["parser_errors"] += 1
+        if self.counters["parser_errors"] == 1:
+            message = f"the parser of {flow.protocol} raised {type(problem).__name__}: {problem}; its flow is left out"
+            warnings.warn(message, FlowshuntWarning, stacklevel=2)
+        flow.parser, flow.protocol = None, FAILED
+
     def _gap(self, flow: AppFlow, slot: int, direction: int, size: int, flows: Any, outcome: Outcome) -> None:
         if flow.parser is not None:
-            flow.parser.gap(direction, size)
+            self._tell(flow, flow.parser.gap, direction, size)
         elif not flow.protocol:
             # Nothing is recognized behind a hole.
             flow.held.append((direction, size))
@@ -297,7 +318,7 @@ class AppLayer:
 
     def _end(self, flow: AppFlow, slot: int, direction: int, outcome: Outcome) -> None:
         if flow.parser is not None:
-            flow.parser.end(direction)
+            self._tell(flow, flow.parser.end, direction)
 
     def _look(
         self,

@@ -5,10 +5,10 @@ from typing import Any
 
 import attrs
 
-from flowshunt_ids.app.contract import BOTH, TO_CLIENT, TO_SERVER, Buffer, ConditionKind
+from flowshunt_ids.app.contract import BOTH, Buffer, ConditionKind
 from flowshunt_ids.app.registry import Registry
 from flowshunt_ids.encoding import Pattern, strength
-from flowshunt_ids.rules.rule import BufferMatches, Content, Rule
+from flowshunt_ids.rules.rule import BufferMatches, ByteExtract, ByteMath, Content, Rule
 
 Get = Callable[[Any, int], Any]
 
@@ -35,8 +35,28 @@ class TransactionRule:
     number: int
     steps: tuple[Step, ...]
     payload: Callable[[bytes], bool] | None
-    scanned: bool
     repeats: bool
+
+
+class RuleTable:
+    """The rules of a plan by number, each made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._makers: dict[int, Callable[[], TransactionRule]] = {}
+        self._made: dict[int, TransactionRule] = {}
+
+    def add(self, number: int, make: Callable[[], TransactionRule]) -> None:
+        """Add a rule by what makes it."""
+        self._makers[number] = make
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __getitem__(self, number: int) -> TransactionRule:
+        made = self._made.get(number)
+        if made is None:
+            made = self._made[number] = self._makers[number]()
+        return made
 
 
 @attrs.frozen(eq=False)
@@ -56,7 +76,7 @@ class Plan:
     """What is looked at in one direction of one protocol's transactions. always: rules that nothing is scanned for."""
 
     scans: list[Scan] = attrs.field(factory=list)
-    rules: dict[int, TransactionRule] = attrs.field(factory=dict)
+    rules: RuleTable = attrs.field(factory=RuleTable)
     always: list[int] = attrs.field(factory=list)
 
 
@@ -135,13 +155,31 @@ def _condition_step(kind: ConditionKind, value: Any, progress: int) -> Step:
     return Step(progress, lambda transaction, direction: judge(transaction, direction, value), True, True, kind.repeats)
 
 
+def _has_variables(rule: Rule) -> bool:
+    return any(isinstance(match, ByteExtract | ByteMath) for each in rule.buffers for match in each.matches)
+
+
+def _with_variables(matches: Callable[..., bool], variables: dict[str, int] | None) -> Callable[[bytes], bool]:
+    """Let the buffers of one rule see each other's variables. One that was not set yet matches nothing."""
+    if variables is None:
+        return matches
+
+    def call(data: bytes) -> bool:
+        try:
+            return matches(data, variables)
+        except KeyError:
+            return False
+
+    return call
+
+
 class Planner:
     """Makes plans out of rules."""
 
     def __init__(
         self,
         registry: Registry,
-        matcher: Callable[[Sequence[Any]], Callable[[bytes], bool]],
+        matcher: Callable[[Sequence[Any]], Callable[..., bool]],
         database: Callable[[Sequence[Pattern]], Callable[[bytes], Sequence[int]]],
     ) -> None:
         """matcher: makes the function that matches a buffer; database: the one that scans a buffer for patterns."""
@@ -157,11 +195,10 @@ class Planner:
         for number, rule in enumerate(rules):
             if not is_on_transactions(rule):
                 continue
-            matchers = [self._matcher(each.matches) for each in rule.buffers]
-            payload = self._matcher(rule.payload) if rule.payload else None
+            contents = [best_content(each.matches) for each in rule.buffers]
             for name in protocols_of(rule, self._registry):
                 for direction in BOTH if rule.flow.direction is None else (rule.flow.direction,):
-                    self._add(plans, wanted, number, rule, matchers, payload, name, direction)
+                    self._add(plans, wanted, number, rule, contents, name, direction)
         for key, scans in wanted.items():
             made = [self._scan(where, found, key) for where, found in scans.items()]
             plans[key].scans = sorted(made, key=lambda scan: scan.progress)
@@ -173,46 +210,59 @@ class Planner:
         wanted: dict[tuple[str, int], dict[tuple[Any, ...], list[tuple[Pattern, int]]]],
         number: int,
         rule: Rule,
-        matchers: Sequence[Callable[[bytes], bool]],
-        payload: Callable[[bytes], bool] | None,
+        contents: Sequence[tuple[float, Pattern] | None],
         name: str,
         direction: int,
     ) -> None:
-        steps: list[tuple[BufferMatches | None, int, Step]] = []
-        best: tuple[float, Pattern, BufferMatches] | None = None
-        for each, matches in zip(rule.buffers, matchers, strict=True):
+        best: tuple[float, Pattern] | None = None
+        scanned: BufferMatches | None = None
+        applies = False
+        for each, found in zip(rule.buffers, contents, strict=True):
+            buffer = self._registry.buffers[each.buffer]
+            if name not in buffer.protocols or buffer.progress_of(name)[direction] is None:
+                continue
+            applies = True
+            if found is not None and (best is None or found[0] > best[0]):
+                best, scanned = found, each
+        for condition in rule.app_conditions:
+            kind = self._registry.conditions[condition.name]
+            known = kind.progress[direction] is not None
+            applies = applies or (known and (not kind.protocols or name in kind.protocols))
+        if not applies:
+            return
+        plan = plans.setdefault((name, direction), Plan())
+        plan.rules.add(number, lambda: self._rule(number, rule, scanned, name, direction))
+        if best is None or scanned is None:
+            plan.always.append(number)
+        else:
+            where = (scanned.buffer, scanned.transforms)
+            wanted.setdefault((name, direction), {}).setdefault(where, []).append((best[1], number))
+
+    def _rule(
+        self, number: int, rule: Rule, scanned: BufferMatches | None, name: str, direction: int
+    ) -> TransactionRule:
+        """A rule's steps: what is scanned for comes first, the rest as it becomes known."""
+        variables: dict[str, int] | None = {} if _has_variables(rule) else None
+        steps: list[tuple[bool, int, Step]] = []
+        for each in rule.buffers:
             buffer = self._registry.buffers[each.buffer]
             progress = buffer.progress_of(name)[direction]
             if name not in buffer.protocols or progress is None:
                 continue
-            found = best_content(each.matches)
-            if found is not None and (best is None or found[0] > best[0]):
-                best = (*found, each)
             get = transformed(buffer.get, self._prepared(each), buffer.multiple)
-            steps.append((each, progress, _buffer_step(buffer, get, progress, matches)))
+            matches = _with_variables(self._matcher(each.matches), variables)
+            steps.append((each is not scanned, progress, _buffer_step(buffer, get, progress, matches)))
         for condition in rule.app_conditions:
             kind = self._registry.conditions[condition.name]
             progress = kind.progress[direction]
             if progress is not None and (not kind.protocols or name in kind.protocols):
-                steps.append((None, progress, _condition_step(kind, condition.value, progress)))
-        if not steps:
-            return
-        # What is scanned for comes first, the rest as it becomes known.
-        scanned = best[2] if best is not None else None
-        steps.sort(key=lambda step: (step[0] is not scanned or scanned is None, step[2].repeats, step[1]))
-        plan = plans.setdefault((name, direction), Plan())
-        plan.rules[number] = TransactionRule(
-            number,
-            tuple(step for _, _, step in steps),
-            payload,
-            best is not None,
-            any(step.repeats for _, _, step in steps),
+                steps.append((True, progress, _condition_step(kind, condition.value, progress)))
+        if variables is None:
+            steps.sort(key=lambda step: (step[0], step[2].repeats, step[1]))
+        payload = _with_variables(self._matcher(rule.payload), variables) if rule.payload else None
+        return TransactionRule(
+            number, tuple(step for _, _, step in steps), payload, any(step.repeats for _, _, step in steps)
         )
-        if best is None:
-            plan.always.append(number)
-        else:
-            where = (best[2].buffer, best[2].transforms)
-            wanted.setdefault((name, direction), {}).setdefault(where, []).append((best[1], number))
 
     def _prepared(self, matches: BufferMatches) -> list[Callable[[bytes], bytes]]:
         made = []
@@ -241,17 +291,6 @@ class Planner:
             self._database(ordered),
             tuple(tuple(by_pattern[pattern]) for pattern in ordered),
         )
-
-
-def directions_of(rule: Rule, registry: Registry, name: str) -> tuple[int, ...]:
-    """The directions in which a rule looks at a protocol's transactions."""
-    if rule.flow.direction is not None:
-        return (rule.flow.direction,)
-    found: set[int] = set()
-    for each in rule.buffers:
-        progress = registry.buffers[each.buffer].progress_of(name)
-        found |= {direction for direction in (TO_SERVER, TO_CLIENT) if progress[direction] is not None}
-    return tuple(sorted(found))
 
 
 def interest(rules: Sequence[Rule], registry: Registry) -> Mapping[str, bool]:
