@@ -1,7 +1,7 @@
 """A configuration file (suricata.yaml) as a tree, with includes and settings from the command line, read by key."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -194,22 +194,26 @@ class Configuration:
         """The keys that nobody asked for, each at its highest place, in the file's order."""
         found: list[str] = []
         nodes = 0
-        stack: list[tuple[str, Any]] = [("", self._tree)]
+        stack: list[Iterator[tuple[str, Any]]] = [_entries("", self._tree)]
         while stack and nodes < _MAX_NODES:
-            prefix, place = stack.pop()
-            entries = place.items() if isinstance(place, Mapping) else enumerate(place)
-            inner: list[tuple[str, Any]] = []
-            for name, value in entries:
-                nodes += 1
-                key = f"{prefix}{name}"
-                if key in self._parts or key in self._asked:
-                    continue
-                if isinstance(value, Mapping | list) and any(asked.startswith(f"{key}.") for asked in self._asked):
-                    inner.append((f"{key}.", value))
-                else:
-                    found.append(key)
-            stack += reversed(inner)
+            entry = next(stack[-1], None)
+            if entry is None:
+                stack.pop()
+                continue
+            nodes += 1
+            key, value = entry
+            if key in self._parts or key in self._asked:
+                continue
+            if isinstance(value, Mapping | list) and any(asked.startswith(f"{key}.") for asked in self._asked):
+                stack.append(_entries(f"{key}.", value))
+            else:
+                found.append(key)
         return found
+
+
+def _entries(prefix: str, place: Mapping[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
+    pairs = place.items() if isinstance(place, Mapping) else enumerate(place)
+    return ((f"{prefix}{name}", value) for name, value in pairs)
 
 
 def parse_size(value: Any, key: str, where: str) -> int:
