@@ -23,6 +23,7 @@ from flowshunt.insn import (
     CALL_K,
     CMPXCHG,
     CONDITIONS,
+    DW,
     EXIT_K,
     FETCH,
     IND,
@@ -32,6 +33,7 @@ from flowshunt.insn import (
     LD_IMM64,
     LDX,
     LOAD_ACQ,
+    MEM,
     MOV,
     ST,
     STX,
@@ -192,7 +194,7 @@ class _Flow:
         if cls == LDX:
             return self._load(index, i.dst, i.src, after, every)
         if cls in (ST, STX):
-            return self._store(index, i, after, every)
+            return self._store(index, i, after, every, subprogram)
         if cls in (JMP, JMP32):
             op = opcode & 0xF0
             if opcode == EXIT_K:
@@ -221,7 +223,7 @@ class _Flow:
                 after |= word(offset)
         return after | 1 << base if every or asked else after
 
-    def _store(self, index: int, i: Instruction, after: int, every: bool) -> int:
+    def _store(self, index: int, i: Instruction, after: int, every: bool, subprogram: int) -> int:
         atomic = i.opcode & 7 == STX and i.opcode & 0xE0 == ATOMIC
         if atomic and i.imm == LOAD_ACQ:
             return self._load(index, i.dst, i.src, after, every)
@@ -236,6 +238,8 @@ class _Flow:
             if offset != ANYWHERE and i.size_bytes == 8:
                 after &= ~touched
             after |= 1 << i.src
+        elif every and subprogram and offset is None and i.opcode == STX | MEM | DW:
+            after |= 1 << i.src  # it may be a pointer that is moved and put into a caller's frame
         return after | 1 << i.dst if every else after
 
     def _call(self, index: int, i: Instruction, after: int, every: bool) -> int:
