@@ -1,0 +1,1 @@
+"""And-not: a complement and an AND as one instruction."""

@@ -1,0 +1,13 @@
+"""The plugin: what it gives to flowshunt."""
+
+from collections.abc import Sequence
+
+from flowshunt import hookimpl
+from flowshunt.operation import ExtendedOperation
+from flowshunt_einsn_andnot.operation import OPERATION
+
+
+@hookimpl
+def flowshunt_extended_operations() -> Sequence[ExtendedOperation]:
+    """The operation andnot."""
+    return (OPERATION,)

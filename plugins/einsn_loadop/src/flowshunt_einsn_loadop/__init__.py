@@ -1,0 +1,1 @@
+"""Arithmetic with an operand in memory: a load fused with what uses it, and a read, change and write in one."""
