@@ -5,26 +5,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from flowshunt.insn import (
-    ALU,
-    ALU64,
-    ATOMIC,
     CALL_K,
-    EXIT_K,
-    GOTOL,
-    JA_K,
-    LD,
-    LD_IMM64,
-    LDX,
-    MAY_GOTO,
     PSEUDO_CALL,
     PSEUDO_KFUNC_CALL,
-    ST,
-    STX,
     Instruction,
 )
 from flowshunt_ebpf.contexts.layout import BY_TYPE, Context
 from flowshunt_ebpf.program import ControlFlow, ProgramType, liveness
-from flowshunt_ebpf.program.helper_calls import CALLBACK_HELPERS
 from flowshunt_ebpf.verifier.arithmetic import arithmetic
 from flowshunt_ebpf.verifier.branches import condition
 from flowshunt_ebpf.verifier.facts import Facts, Recorder
@@ -43,6 +30,22 @@ from flowshunt_ebpf.verifier.globals import Signature, initial, signatures
 from flowshunt_ebpf.verifier.helper_calls import TAIL_CALL, check_call, finish_call
 from flowshunt_ebpf.verifier.limits import Limits
 from flowshunt_ebpf.verifier.map_facts import map_facts
+from flowshunt_ebpf.verifier.points import (
+    ARITHMETIC,
+    ATOMICS,
+    CALLS,
+    CONDITION,
+    EXITS,
+    IMMEDIATE,
+    JUMP,
+    LIMITED,
+    LOAD,
+    STORE,
+    Point,
+    jump_targets,
+    operation,
+    points,
+)
 from flowshunt_ebpf.verifier.prototypes import PROTOTYPES
 from flowshunt_ebpf.verifier.pruning import Visits
 from flowshunt_ebpf.verifier.rejection import Rejection, Step, UnsafeError
@@ -57,27 +60,6 @@ MAX_MEMORY: Final = 1 << 20
 """Bytes of bare memory at most (`native.machine.MAX_PACKET_ROOM`)."""
 _PATH_SHOWN: Final = 8
 _TIME_CHECKED: Final = 0x3FF
-
-_ALU, _LOAD, _STORE, _ATOMIC, _IMMEDIATE, _LEGACY, _CONDITION, _JUMP, _CALL, _EXIT, _MAY_GOTO = range(11)
-_NOWHERE, _MEETING, _ENDING = range(3)
-"""Points: none; where paths meet; where they meet and every cycle ends by itself."""
-
-
-def _operation(i: Instruction) -> int:
-    opcode = i.opcode
-    cls = opcode & 7
-    if cls in (ALU, ALU64):
-        return _ALU
-    if cls == LDX:
-        return _LOAD
-    if cls == ST:
-        return _STORE
-    if cls == STX:
-        return _ATOMIC if opcode & 0xE0 == ATOMIC else _STORE
-    if cls == LD:
-        return _IMMEDIATE if opcode == LD_IMM64 else _LEGACY
-    special = {CALL_K: _CALL, EXIT_K: _EXIT, MAY_GOTO: _MAY_GOTO, JA_K: _JUMP, GOTOL: _JUMP}
-    return special.get(opcode, _CONDITION)
 
 
 class StoppedError(Exception):
@@ -142,9 +124,9 @@ class Analysis:
             total=limits.kept_states,
         )
         self._recorder = Recorder(len(program.instructions))
-        self._operations = bytes(_operation(i) for i in program.instructions)
-        self._targets = self._jump_targets()
-        self._points = self._meeting_points()
+        self._operations = bytes(operation(i) for i in program.instructions)
+        self._targets = jump_targets(flow)
+        self._points = points(flow)
         self._last_id = FIRST_ID
         self._depth = [0] * len(program.subprograms)
         self._numbers = {s.start: n for n, s in enumerate(program.subprograms)}
@@ -155,30 +137,6 @@ class Analysis:
         self._global_calls: dict[int, list[tuple[int, int]]] = {}
         self._root = 0
         self._work: list[State] = []
-
-    def _jump_targets(self) -> list[int]:
-        program = self.program
-        targets = [-1] * len(program.instructions)
-        for index, i in enumerate(program.instructions):
-            operation = self._operations[index]
-            if operation in (_CONDITION, _JUMP, _MAY_GOTO):
-                targets[index] = program.target(index, i.imm if i.opcode == GOTOL else i.offset)
-        return targets
-
-    def _meeting_points(self) -> bytes:
-        flow = self.flow
-        points = bytearray(len(self.program.instructions))
-        for block in flow.blocks:
-            if len(block.predecessors) > 1:
-                points[block.start] = _MEETING
-        for entry in flow.entries[1:]:
-            points[flow.blocks[entry].start] = _MEETING
-        for index, i in enumerate(self.program.instructions):
-            if i.opcode == CALL_K and i.src == PSEUDO_CALL:
-                points[index + 1] = points[index + 1] or _MEETING
-            elif i.opcode == MAY_GOTO or (i.opcode == CALL_K and not i.src and i.imm in CALLBACK_HELPERS):
-                points[index] = _ENDING
-        return bytes(points)
 
     # What the parts of the analysis ask and tell
 
@@ -318,15 +276,19 @@ class Analysis:
 
     def _follow(self, state: State) -> None:
         """Follow a state to an end. Raises StoppedError."""
-        points = self._points
+        places = self._points
         note = self._recorder.note
         index = state.index
         try:
             while True:
                 index = state.index
-                point = points[index]
-                if point and not self.visits.arrive(state, ends=point == _ENDING):
-                    return
+                point = places[index]
+                if point:
+                    if state.returned:
+                        state.returned = False
+                        point = Point.RETURNED
+                    if not self.visits.arrive(state, point):
+                        return
                 note(index, state.frames[-1].registers)
                 self.processed += 1
                 if not self.processed & _TIME_CHECKED or self.processed > self.limits.instructions:
@@ -353,27 +315,27 @@ class Analysis:
     def _step(self, state: State, index: int) -> bool:
         """Carry one instruction out; False where the path ends."""
         i = self.program.instructions[index]
-        operation = self._operations[index]
-        if operation == _ALU:
+        what = self._operations[index]
+        if what == ARITHMETIC:
             arithmetic(self, state, i)
-        elif operation == _LOAD:
+        elif what == LOAD:
             load(self, state, i)
-        elif operation == _STORE:
+        elif what == STORE:
             store(self, state, i)
-        elif operation == _CONDITION:
+        elif what == CONDITION:
             return self._condition(state, i, index)
-        elif operation == _JUMP:
+        elif what == JUMP:
             state.index = self._targets[index]
             return True
-        elif operation == _CALL:
+        elif what == CALLS:
             return self._call(state, i, index)
-        elif operation == _IMMEDIATE:
+        elif what == IMMEDIATE:
             load_immediate(self, state, i)
-        elif operation == _EXIT:
+        elif what == EXITS:
             return leave(self, state)
-        elif operation == _ATOMIC:
+        elif what == ATOMICS:
             atomic(self, state, i)
-        elif operation == _MAY_GOTO:
+        elif what == LIMITED:
             taken = state.copy(self._targets[index])
             taken.path = (state.path, index, True)
             self._push(taken)

@@ -152,6 +152,7 @@ def leave(run: "Analysis", state: State) -> bool:
         _end_callback(state, frame, result)
         state.frames.pop()
         state.index = frame.call  # the helper may call again, or go on
+        state.returned = True
         return True
     state.frames.pop()
     state.frames[-1].registers[0] = result

@@ -63,6 +63,10 @@ _RETURNED: Final = {
     Returns.INTEGER: NUMBER,
     Returns.PROCESSOR: number(unsigned_range(0, _PROCESSORS - 1)),
 }
+_LOOKUP: Final = 1
+_INDEX_BYTES: Final = 4
+_ARRAYS: Final = frozenset({MapType.ARRAY, MapType.PERCPU_ARRAY})
+"""Maps that have every value from the start: a lookup of a known index inside them gives one."""
 _OF_MAPS: Final = frozenset({MapType.ARRAY_OF_MAPS, MapType.HASH_OF_MAPS})
 
 
@@ -75,6 +79,7 @@ class Call:
         length: the greatest value of the last size argument.
         function: the number of the subprogram that is given.
         reference: what is released.
+        key: the number that a key of 4 bytes on the stack holds; None: not known.
     """
 
     prototype: Prototype
@@ -83,6 +88,7 @@ class Call:
     length: int = 0
     function: int = -1
     reference: int = 0
+    key: int | None = None
 
 
 def prototype_of(run: "Analysis", number_: int) -> Prototype:
@@ -152,6 +158,8 @@ def _check_argument(run: "Analysis", state: "State", call: Call, position: int, 
         assert call.map is not None
         size = call.map.key_size if arg is Arg.MAP_KEY else call.map.value_size
         _check_memory(run, state, call, position, arg, value, size)
+        if arg is Arg.MAP_KEY:
+            call.key = _known_key(state, value, size)
     elif arg in FIXED:
         size = call.prototype.sizes[position]
         _check_memory(run, state, call, position, arg, value, size)
@@ -222,6 +230,14 @@ def _check_memory(
     run.use_stack(frame.subprogram, first)
     if written:
         frame.stack.forget(first, last + size)
+
+
+def _known_key(state: "State", pointer: Value, size: int) -> int | None:
+    if pointer.kind != STACK or size != _INDEX_BYTES or not pointer.scalar.is_const:
+        return None
+    offset = pointer.offset + pointer.scalar.smin
+    held = state.frames[pointer.of].stack.load(offset, size) if not offset % size else None
+    return held.scalar.value if held is not None and held.kind == SCALAR and held.scalar.is_const else None
 
 
 def _check_size(run: "Analysis", state: "State", call: Call, position: int, arg: Arg, value: Value) -> None:
@@ -335,9 +351,9 @@ def finish_call(run: "Analysis", state: "State", call: Call) -> None:
 def _result(run: "Analysis", state: "State", call: Call, first: Value | None) -> Value | None:
     prototype = call.prototype
     returns = prototype.returns
-    known = _RETURNED.get(returns)
-    if known is not None:
-        return known
+    fixed = _RETURNED.get(returns)
+    if fixed is not None:
+        return fixed
     if returns is Returns.VOID:
         return None
     if returns is Returns.LENGTH:
@@ -350,7 +366,8 @@ def _result(run: "Analysis", state: "State", call: Call, first: Value | None) ->
             if facts.inner is None:
                 raise UnsafeError("map-type", f"{facts.name} says nothing of its inner maps", "", "declare them")
             return Value(MAP, id=id, of=facts.inner, nullable=True)
-        return Value(MAP_VALUE, id=id, of=facts, nullable=True)
+        known = facts.type in _ARRAYS and call.key is not None and call.key < facts.definition.max_entries
+        return Value(MAP_VALUE, id=id, of=facts, nullable=not (known and prototype.number == _LOOKUP))
     reference = 0
     if prototype.acquires:
         reference = id

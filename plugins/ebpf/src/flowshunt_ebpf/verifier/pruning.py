@@ -4,35 +4,29 @@ A state is kept at each point where paths meet (and after calls), without what i
 that don't matter (see `relevance`). It is followed in just that form, so nothing depends on these analyses being right.
 
 A state that one kept before includes is not followed again, if all that followed from the other was looked at already,
-or if the cycle between them ends by itself when the program runs (callbacks, may_goto). The same state again on one
-path, outside of such a cycle, is an infinite loop.
+or if the cycle between them ends by itself when the program runs: the next call of a callback by the same helper call,
+the next pass of a may_goto in the same call of its function. The same state again on one path, outside of such a cycle,
+is an infinite loop.
 """
 
 from typing import TYPE_CHECKING, Any, Final
 
+from flowshunt_ebpf.verifier.inclusion import again, contents, covers, shape
+from flowshunt_ebpf.verifier.joining import join_states, widen_state
+from flowshunt_ebpf.verifier.points import Point
 from flowshunt_ebpf.verifier.rejection import UnsafeError
-from flowshunt_ebpf.verifier.scalar import Scalar, includes, join, unsigned_range
 from flowshunt_ebpf.verifier.state import State
 from flowshunt_ebpf.verifier.values import (
-    MAP_KEY,
-    MEMORY,
     NUMBER,
-    PACKET,
-    PACKET_META,
     SCALAR,
     SIZE_ID,
     UNKNOWN_BYTES,
-    Value,
     number,
 )
 
 if TYPE_CHECKING:
     from flowshunt_ebpf.verifier.state import Frame
 
-_PACKETS: Final = frozenset({PACKET, PACKET_META})
-_SIZED: Final = frozenset({MEMORY, MAP_KEY})
-_MOST_ROUNDED: Final = 3
-"""Times that the bounds of a number are rounded at a join before it is given up."""
 _MOST_WIDENED: Final = 8
 """Times that a state is widened at a point before pointers are given up, too."""
 
@@ -47,12 +41,13 @@ class Node:
         bucket: where it is kept.
         digest: a hash of its contents.
         control: what controls loops in it.
+        point: the `Point` that it is at.
     """
 
-    __slots__ = ("bucket", "control", "digest", "open", "parent", "state")
+    __slots__ = ("bucket", "control", "digest", "open", "parent", "point", "state")
 
     def __init__(
-        self, state: State, parent: "Node | None", bucket: "_Bucket", digest: int, control: tuple[Any, ...]
+        self, state: State, parent: "Node | None", bucket: "_Bucket", digest: int, control: tuple[Any, ...], point: int
     ) -> None:
         self.state = state
         self.parent = parent
@@ -60,6 +55,7 @@ class Node:
         self.bucket = bucket
         self.digest = digest
         self.control = control
+        self.point = point
 
     def close(self) -> None:
         """A path from here ended."""
@@ -83,127 +79,17 @@ class _Bucket:
         exact: those that are not, by the hash of their contents.
         alike: kept states by what controls loops in them, where states are joined.
         joins: how often states were joined, by the same.
-        opened: the latest states, for points where every cycle ends by itself.
         widened: how often a state was widened here.
     """
 
-    __slots__ = ("alike", "closed", "exact", "joins", "opened", "widened")
+    __slots__ = ("alike", "closed", "exact", "joins", "widened")
 
     def __init__(self) -> None:
         self.closed: dict[tuple[Any, ...], list[Node]] = {}
         self.exact: dict[int, Node] = {}
         self.alike: dict[Any, list[Node]] = {}
         self.joins: dict[Any, int] = {}
-        self.opened: list[Node] = []
         self.widened = 0
-
-
-def shape(state: State) -> tuple[Any, ...]:
-    """What two states must have in common for one to include the other."""
-    parts: list[Any] = [len(state.references), state.lock is None]
-    add = parts.append
-    for frame in state.frames:
-        add(frame.call)
-        add(frame.callback)
-        for value in frame.registers:
-            if value is None:
-                add(None)
-            elif value.kind == SCALAR:
-                add(SCALAR)
-            else:
-                add(_place(value))
-    return tuple(parts)
-
-
-def _place(value: Value) -> tuple[Any, ...]:
-    """What can't differ between a pointer and one that it includes."""
-    return value.kind, value.of, value.offset, value.nullable, value.kind in _PACKETS and not value.id
-
-
-def contents(state: State) -> int:
-    """A hash of all that a state of some shape consists of; ids count by where they come first."""
-    ids: dict[int, int] = {0: 0, SIZE_ID: SIZE_ID}
-    parts: list[Any] = []
-    add = parts.append
-    for frame in state.frames:
-        for value in frame.registers:
-            if value is not None:
-                add(value.scalar)
-                add(ids.setdefault(value.id, len(ids)))
-                add(value.range)
-                add(ids.setdefault(value.reference, len(ids)))
-        cells = frame.stack.cells
-        for offset in sorted(cells):
-            size, value = cells[offset]
-            add((offset, size, value.kind, value.scalar, value.offset, value.nullable, value.range))
-            add(ids.setdefault(value.id, len(ids)))
-            add(ids.setdefault(value.reference, len(ids)))
-    return hash(tuple(parts))
-
-
-def covers(old: State, new: State) -> bool:
-    """Whether `old`, of the same shape, includes `new`: every run that `new` stands for, `old` stands for, too."""
-    ids: dict[int, int] = {}
-    for before, now in zip(old.frames, new.frames, strict=True):
-        for a, b in zip(before.registers, now.registers, strict=True):
-            if a is None or (a is b and not a.id and not a.reference):
-                continue
-            if b is None or not _value_covers(a, b, ids):
-                return False
-        cells = now.stack.cells
-        for offset, cell in before.stack.cells.items():
-            there = cells.get(offset)
-            if there is cell and not cell[1].id and not cell[1].reference:
-                continue
-            size, a = cell
-            found = there[1] if there is not None and there[0] == size else now.stack.load(offset, size)
-            if found is None or not _value_covers(a, found, ids):
-                return False
-    for one, other in zip(old.references, new.references, strict=True):
-        if ids.setdefault(one[0], other[0]) != other[0]:
-            return False
-    if old.lock is None or new.lock is None:
-        return old.lock is new.lock
-    return old.lock[0] is new.lock[0] and ids.setdefault(old.lock[1], new.lock[1]) == new.lock[1]
-
-
-def _again(old: State, new: State) -> bool:
-    """Whether a state is the same as before, in the same run of its function: a callback's next call is another one."""
-    return old.frames[-1].entered is new.frames[-1].entered and covers(old, new) and covers(new, old)
-
-
-def _value_covers(a: Value, b: Value, ids: dict[int, int]) -> bool:
-    """Whether `a` includes `b`. `ids`: which id of the one state stands for which of the other."""
-    kind = a.kind
-    if kind != b.kind:
-        return False
-    if a is not b:
-        if a.scalar is not b.scalar and not includes(a.scalar, b.scalar):
-            return False
-        if kind != SCALAR:
-            if a.of is not b.of and a.of != b.of:
-                return False
-            if a.offset != b.offset or a.nullable != b.nullable:
-                return False
-            if kind in _PACKETS:
-                if a.range > b.range or bool(a.id) != bool(b.id):
-                    return False
-            elif kind in _SIZED and a.range != b.range:
-                return False
-            if a.reference != b.reference:
-                if not a.reference or not b.reference:
-                    return False
-                if ids.setdefault(a.reference, b.reference) != b.reference:
-                    return False
-    if a.reference and a.reference == b.reference and ids.setdefault(a.reference, b.reference) != b.reference:
-        return False
-    if a.id:
-        if a.id == SIZE_ID and b.id != SIZE_ID:
-            return False
-        if ids.setdefault(a.id, b.id) != b.id:
-            return False
-        return bool(b.id) or kind != SCALAR
-    return True
 
 
 class Visits:
@@ -239,20 +125,21 @@ class Visits:
         self.joined = False
         self._points: dict[int, dict[tuple[Any, ...], _Bucket]] = {}
 
-    def arrive(self, state: State, *, ends: bool) -> bool:
+    def arrive(self, state: State, point: int) -> bool:
         """Keep a state, unless it need not be followed (then False). What it need not know is taken from it.
 
-        `ends`: whether every cycle through this point ends by itself. Raises UnsafeError for an infinite loop.
+        `point`: the `Point` that it is at. Raises UnsafeError for an infinite loop.
         """
         self.trim(state)
-        point = self._points.setdefault(state.index, {})
+        ends = point in (Point.LIMITED, Point.RETURNED)
+        here = self._points.setdefault(state.index, {})
         key = shape(state)
-        bucket = point.get(key)
+        bucket = here.get(key)
         if bucket is None:
-            bucket = point[key] = _Bucket()
+            bucket = here[key] = _Bucket()
         digest = contents(state)
         same = bucket.exact.get(digest)
-        if same is not None and same.open and not ends and _again(same.state, state):
+        if same is not None and same.open and not ends and again(same.state, state):
             raise UnsafeError(
                 "infinite-loop",
                 "a loop must come to an end",
@@ -263,22 +150,41 @@ class Visits:
         if self._known(bucket, state, control):
             return False
         if ends:
-            opened = [node for node in bucket.opened if node.open]
-            if any(covers(node.state, state) for node in reversed(opened)):
+            opened = self._of_same_run(bucket, state, point)
+            if any(covers(node.state, state) for node in opened):
                 return False
             if opened:
                 bucket.widened += 1
-                self._widen(state, opened[-1].state, bucket.widened > _MOST_WIDENED)
-            bucket.opened = opened
-            digest = contents(state)
+                widen_state(state, opened[0].state, bucket.widened > _MOST_WIDENED)
             digest, control = contents(state), self._control(state)
         elif self.width and self._join_alike(bucket, state, control):
             control = self._control(state)
             if self._known(bucket, state, control):
                 return False
             digest = contents(state)
-        self._keep(bucket, state, digest, control, ends)
+        self._keep(bucket, state, digest, control, point)
         return True
+
+    def _of_same_run(self, bucket: _Bucket, state: State, point: int) -> list[Node]:
+        """The kept states of this shape that lead here in the same run of a function or of a helper that calls back.
+
+        The latest first. Those of a run before don't count: that one came to an end does not say that another does.
+        """
+        found = []
+        entered = state.frames[-1].entered
+        node: Node | None = state.node
+        while node is not None:
+            if node.point in (Point.LIMITED, Point.CALLBACK, Point.RETURNED):
+                frames = node.state.frames
+                if node.state.index == state.index and len(frames) == len(state.frames):
+                    if frames[-1].entered is not entered:
+                        break
+                    if node.bucket is bucket:
+                        found.append(node)
+                    if node.point == Point.CALLBACK:
+                        break  # where the helper was called
+            node = node.parent
+        return found
 
     def _known(self, bucket: _Bucket, state: State, control: tuple[Any, ...]) -> bool:
         """Whether a state that was followed to its end includes this one."""
@@ -305,11 +211,11 @@ class Visits:
         self.joined = True
         joins = bucket.joins[control] = bucket.joins.get(control, 0) + 1
         for node in alike:
-            self._join(state, node.state, joins)
+            join_states(state, node.state, joins)
         return True
 
-    def _keep(self, bucket: _Bucket, state: State, digest: int, control: tuple[Any, ...], ends: bool) -> None:
-        node = Node(state.copy(state.index), state.node, bucket, digest, control)
+    def _keep(self, bucket: _Bucket, state: State, digest: int, control: tuple[Any, ...], point: int) -> None:
+        node = Node(state.copy(state.index), state.node, bucket, digest, control, point)
         node.state.node = None
         state.node = node
         self.kept += 1
@@ -322,8 +228,6 @@ class Visits:
                 limit=True,
             )
         bucket.exact[digest] = node
-        if ends:
-            bucket.opened.append(node)
         if self.width:
             alike = bucket.alike.setdefault(control, [])
             if len(alike) >= 2 * self.width:
@@ -382,8 +286,6 @@ class Visits:
         if lone:
             state.replace(lambda value: number(value.scalar) if value.kind == SCALAR and value.id in lone else value)
 
-    # Joining
-
     def _control(self, state: State) -> tuple[Any, ...]:
         """What states have in common that are joined: pointers on the stack, and the known numbers that control loops.
 
@@ -415,81 +317,3 @@ class Visits:
                         parts.append((n, offset))
                         parts.append(scalar.value if scalar.is_const else None)
         return (*parts, *sorted(places))
-
-    def _join(self, state: State, other: State, joins: int) -> None:
-        """Make a state include what another one does, but for relations between its values.
-
-        `joins`: how often states were joined here, this time included: a number that keeps growing is let go, so that
-        what follows is not looked at anew for each step of it.
-        """
-        for now, before in zip(state.frames, other.frames, strict=True):
-            for r in range(10):
-                a, b = now.registers[r], before.registers[r]
-                if a is not None and b is not None and a is not b:
-                    now.registers[r] = _joined(a, b, joins)
-            for offset, (size, a) in list(now.stack.cells.items()):
-                b = before.stack.load(offset, size)
-                if b is None or not _alike(a, b):
-                    now.stack.drop([offset])
-                elif a is not b:
-                    now.stack.put(offset, size, _joined(a, b, joins))
-
-    def _widen(self, state: State, other: State, fully: bool) -> None:
-        """Forget every number in which two states differ, and take the fewest packet bytes.
-
-        `fully`: forget pointers at different variable offsets, too.
-        """
-        for now, before in zip(state.frames, other.frames, strict=True):
-            for r in range(10):
-                a, b = now.registers[r], before.registers[r]
-                if a is not None and b is not None and a is not b:
-                    now.registers[r] = _widened(a, b, fully)
-            for offset, (size, a) in list(now.stack.cells.items()):
-                b = before.stack.load(offset, size)
-                if b is None or not _alike(a, b) or (a.kind == SCALAR and a.scalar != b.scalar):
-                    now.stack.drop([offset])
-                elif a.kind != SCALAR:
-                    wider = _widened(a, b, fully)
-                    if wider.kind == SCALAR:
-                        now.stack.drop([offset])
-                    else:
-                        now.stack.put(offset, size, wider)
-
-
-def _alike(a: Value, b: Value) -> bool:
-    return a.kind == b.kind and (a.kind == SCALAR or _place(a) == _place(b))
-
-
-def _joined(a: Value, b: Value, joins: int) -> Value:
-    """`a` with what `b` may be, too; of the same kind and place."""
-    if a.scalar == b.scalar:
-        scalar = a.scalar
-    elif joins == 1:
-        scalar = join(a.scalar, b.scalar)
-    elif a.kind == SCALAR and joins > _MOST_ROUNDED and a.id != SIZE_ID:
-        return NUMBER
-    else:
-        scalar = _rounded(join(a.scalar, b.scalar))
-    if a.kind == SCALAR:
-        if a.scalar == b.scalar and a.id == b.id:
-            return a
-        return number(scalar, SIZE_ID if a.id == b.id == SIZE_ID else 0)
-    return a.moved(a.offset, scalar, a.id, min(a.range, b.range) if a.kind in _PACKETS else a.range)
-
-
-def _rounded(scalar: Scalar) -> Scalar:
-    """All numbers from 0 to the next power of two, if none is greater."""
-    return unsigned_range(0, (1 << scalar.umax.bit_length()) - 1)
-
-
-def _widened(a: Value, b: Value, fully: bool) -> Value:
-    if a.kind == SCALAR:
-        if a.id == SIZE_ID:
-            return a
-        if a.scalar == b.scalar:
-            return a if a.id == b.id else number(a.scalar)
-        return NUMBER
-    if a.scalar != b.scalar and fully:
-        return NUMBER
-    scalar = join(a.scalar, b.scalar) if a.scalar != b.scalar else a.scalar
-    return a.moved(a.offset, scalar, a.id, min(a.range, b.range) if a.kind in _PACKETS else a.range)

@@ -71,9 +71,10 @@ class State:
         lock: the map value whose lock is held, as (map, id of the pointer); None: none is held.
         node: the kept state that this one comes from; see `pruning`.
         path: the branches on the way.
+        returned: whether a callback has just returned to the helper that the instruction calls.
     """
 
-    __slots__ = ("frames", "index", "lock", "node", "path", "references")
+    __slots__ = ("frames", "index", "lock", "node", "path", "references", "returned")
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class State:
         self.lock = lock
         self.node = node
         self.path = path
+        self.returned = False
 
     def copy(self, index: int) -> "State":
         """A state at another instruction that can be changed without changing this one."""
