@@ -8,6 +8,7 @@ import attrs
 import click
 
 from flowshunt.errors import InputError
+from flowshunt_ebpf.cli.subject import Subject
 from flowshunt_ebpf.contexts.layout import Context
 from flowshunt_ebpf.kops.hot import execution_counts
 from flowshunt_ebpf.kops.optimize import Optimized, Target, optimize
@@ -67,6 +68,25 @@ def operation_options(command: Any) -> Any:
 def with_operations(program: Program, asked: Choice, target: Target | None = None) -> Optimized:
     """A program with the native operations that were asked for. Raises InputError."""
     return optimize(program, policy=asked.policy, plan=asked.plan, names=asked.names, target=target)
+
+
+def subject_with_operations(subject: Subject, asked: Choice, runner: str) -> Subject:
+    """A subject, the programs that it tail-calls included, with the native operations that were asked for.
+
+    `runner`: what it is for: the host's operations for the host, those of any such CPU for an emulated one.
+    """
+    if asked.policy is Policy.NONE:
+        return subject
+    architecture = runner.removeprefix("unicorn-")
+    target = Target(architecture, frozenset()) if architecture != runner else Target.host()
+    program = with_operations(subject.program, asked, target).program
+    if asked.plan is not None:  # it is about this program alone
+        return Subject(program, subject.others)
+    others = {
+        name: lambda other=other: with_operations(other(), asked, target).program
+        for name, other in subject.others.items()
+    }
+    return Subject(program, others)
 
 
 def frames(capture: str, context: Context, most: int = PROFILE_FRAMES) -> list[bytes]:

@@ -21,7 +21,7 @@ from flowshunt_ebpf.kops.rewrite import Finding
 from flowshunt_ebpf.kops.side_by_side import Row, side_by_side
 from flowshunt_ebpf.native.listing import native_bytes
 from flowshunt_ebpf.program import Program
-from flowshunt_ebpf.verifier import verify
+from flowshunt_ebpf.verifier import verify_cached
 
 
 @click.command(name="optimize", short_help="Put native operations into a program, each proved.")
@@ -164,7 +164,7 @@ def _size(program: Program, target: Target) -> int | None:
 
 
 def _accepted(program: Program) -> bool | None:
-    return verify(program).accepted if BY_TYPE.get(program.type) is not None else None
+    return verify_cached(program).accepted if BY_TYPE.get(program.type) is not None else None
 
 
 def _kernel(program: Program) -> bool | None:

@@ -9,6 +9,7 @@ import click
 
 from flowshunt.errors import InputError
 from flowshunt_ebpf.cli.map_contents import Contents, changes, fill, read_contents, snapshot
+from flowshunt_ebpf.cli.native_operations import choice, operation_options, subject_with_operations
 from flowshunt_ebpf.cli.source import read_file
 from flowshunt_ebpf.cli.subject import (
     RUNNERS,
@@ -23,6 +24,7 @@ from flowshunt_ebpf.cli.subject import (
     read_subject,
 )
 from flowshunt_ebpf.contexts.layout import MEMORY, XDP, Context
+from flowshunt_ebpf.kops.policy import Policy
 from flowshunt_ebpf.maps.rings import RingMap
 from flowshunt_ebpf.native.interruptible import interruptible, time_in_parts
 from flowshunt_ebpf.native.machine import DEFAULT_BUDGET, MAX_PACKET_ROOM, PACKET_ROOM, Machine
@@ -109,6 +111,7 @@ def _value_text(value: int, context: Context) -> str:
 )
 @click.option("--verifier", type=click.Choice(VERIFIERS), default=VERIFIERS[0], show_default=True,
               help="Who has to find it safe to run on the host.")  # fmt: skip
+@operation_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run(
     file: str,
@@ -123,13 +126,17 @@ def run(
     repeat: int,
     budget: int,
     verifier: str,
+    policy: str | None,
+    ops: str | None,
+    plan: str | None,
     as_json: bool,
 ) -> int:
     """Run a program of an object or text FILE ("-": standard input) and print what it returned and changed.
 
     Example: flowshunt bpf run program.o -p xdp --packet capture.pcap:0 --repeat 1000
     """
-    subject = read_subject(file, name, context, btf)
+    asked = choice(policy, ops, plan, Policy.NONE)
+    subject = subject_with_operations(read_subject(file, name, context, btf), asked, runner)
     kind = chosen_context(subject.program, context)
     data = read_packet(packet, kind)
     bench = prepared(subject, kind, read_contents(contents) if contents else {}, data)
@@ -137,7 +144,7 @@ def run(
     machine.set_packet(data, parse_hex(meta, "--meta") if meta else b"")
     machine.set_context(context_fields(fields))
     try:
-        verdict = judged(bench, verifier) if runner == "host" else None
+        verdict = judged(bench, verifier) if runner == "host" or asked.policy is not Policy.NONE else None
     except RejectedError as error:
         click.echo(str(error), err=True)
         return 1

@@ -9,6 +9,7 @@ import click
 from flowshunt.errors import CapabilityError, FlowshuntError, InputError
 from flowshunt_ebpf.cli.source import read_object, read_program
 from flowshunt_ebpf.contexts.layout import CONTEXTS, MEMORY, Context
+from flowshunt_ebpf.kops.optimize import lowered
 from flowshunt_ebpf.native.image import Image, context_of
 from flowshunt_ebpf.native.machine import Machine
 from flowshunt_ebpf.native.verdict import Verdict
@@ -29,7 +30,8 @@ class Subject:
 def read_subject(file: str, name: str | None, context: str | None, btf: str | None = None) -> Subject:
     """Read an object, a text or bare instructions ("-": standard input) and choose a program.
 
-    `context`: run it on this context, whatever its section says. `btf`: the types that the object is relocated against.
+    Sites of extended operations are lowered, and have their native forms. `context`: run it on this context, whatever
+    its section says. `btf`: the types that the object is relocated against.
     Raises InputError.
     """
     found = read_object(file, btf) if file != "-" else None
@@ -37,7 +39,7 @@ def read_subject(file: str, name: str | None, context: str | None, btf: str | No
         program = found.program(name)
         others = {other: _later(found.program, other) for other in found.names}
     else:
-        program = read_program(file, name, None, btf)
+        program = lowered(read_program(file, name, None, btf))
         others = {program.name: lambda: program}
     if context is not None:
         program = attrs.evolve(program, type=CONTEXTS[context].program_type)

@@ -17,11 +17,11 @@ def overlapping(program: Program, assumed: Iterable[tuple[Site, Sequence[Disjoin
 
     Those of a program that it rejects all may.
     """
-    from flowshunt_ebpf.verifier import verify
+    from flowshunt_ebpf.verifier import verify_cached
     from flowshunt_ebpf.verifier.facts import apart
 
     try:
-        facts = verify(program).facts
+        facts = verify_cached(program).facts
     except InputError:  # programs of its type don't run here
         facts = None
     failing = []

@@ -20,9 +20,9 @@ from flowshunt_ebpf.program import Program
 
 def verified(image: Image, machine: Machine) -> Verdict:
     """Our verifier's verdict about an image. Raises InputError where it rejects it, with what and where."""
-    from flowshunt_ebpf.verifier import verify
+    from flowshunt_ebpf.verifier import verify_cached
 
-    verdict = verify(image.as_loaded(), context=image.context)
+    verdict = verify_cached(image.as_loaded(), context=image.context)
     if not verdict.accepted:
         raise InputError(
             f"it is not safe: {verdict.reason}", f"program {image.program.name}", "see flowshunt bpf verify"
