@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from flowshunt.engine import InspectionBatch
 from flowshunt_ids.datasets import Datasets
 from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
-from flowshunt_ids.layout import NO_BYTES
+from flowshunt_ids.layout import NO_BYTES, SIDE_STARTED
 from flowshunt_ids.rules.language import TransformKeyword
 from flowshunt_ids.rules.rule import BufferMatches, Rule
 
@@ -102,9 +102,13 @@ def _stream_size(view: PacketView, value: Any) -> bool:
         view.source.sides[2 * view.slot + 1 - view.direction],
     )
     flags = int(header["tcp_flags"])
+    known = (bool(sender["flags"] & SIDE_STARTED), bool(receiver["flags"] & SIDE_STARTED))
+    if not any(known):
+        return False
     length = int(header["payload_length"]) + (flags & 1) + (flags >> 1 & 1)
-    sent = (int(header["seq"]) + length - int(sender["start"]) + 1) & 0xFFFFFFFF
-    received = (int(header["ack"]) - int(receiver["start"]) + 1) & 0xFFFFFFFF if flags & 0x10 else 0
+    sent = (int(header["seq"]) + length - int(sender["start"]) + 1) & 0xFFFFFFFF if known[0] else 0
+    answered = known[1] and flags & 0x10
+    received = (int(header["ack"]) - int(receiver["start"]) + 1) & 0xFFFFFFFF if answered else 0
     client, server = (sent, received) if view.direction == 0 else (received, sent)
     holds = (_compared(client, limits), _compared(server, limits))
     return {"client": holds[0], "server": holds[1], "both": all(holds), "either": any(holds)}[which]

@@ -15,19 +15,24 @@ from flowshunt_ids.fragments import Defragmenter, Reassembled, extended
 from flowshunt_ids.host_policies import HostPolicies
 from flowshunt_ids.layout import EVENT
 from flowshunt_ids.ruleset import RuleSet
+from flowshunt_ids.shares import unshared
 from flowshunt_ids.stages import Stages
 from flowshunt_ids.tracking import special_packets
 from flowshunt_ids.tunnels import OuterFlows
 
+_FRAGMENT_HEADER = 44
 _NONE_ENDED = np.empty(0, np.int32)
 
 
 class Session:
     """One run of the engine. Fulfils `flowshunt.engine.EngineSession`."""
 
-    def __init__(self, rule_set: RuleSet, flow_capacity: int) -> None:
+    def __init__(self, rule_set: RuleSet, flow_capacity: int, *, workers: int = 1) -> None:
+        """workers: how many sessions share the frames of the run."""
         self._set = rule_set
         self._stages = Stages(rule_set, flow_capacity)
+        self._unshared = unshared(rule_set.loaded.rules) if workers > 1 else ()
+        self._stages.share_limits(workers > 1 and not self._unshared)
         settings = rule_set.settings
         self._defragmenter = Defragmenter(
             settings.defrag_memory,
@@ -64,7 +69,7 @@ class Session:
             "defrag.given_up": self._defragmenter.given_up,
             "defrag.memory": self._defragmenter.used,
         }
-        return EngineSummary(len(loaded.rules), loaded.problems, loaded.warnings, counters)
+        return EngineSummary(len(loaded.rules), loaded.problems, loaded.warnings, counters, self._unshared)
 
     def _with_datagrams(self, batch: InspectionBatch, at: NDArray[np.int64]) -> Verdicts:
         """Run a batch with its fragments (rows `at`) as packets of no flow, and after each that completes a datagram,
@@ -76,6 +81,8 @@ class Session:
         frames, datagrams = extended(batch.frames, [row for row, _ in wholes], [whole.packet for _, whole in wholes])
         headers = join_rows([batch.headers, decode(datagrams, depth=0)])
         headers["l4"][at] = 0
+        # As in Suricata, a fragment of IPv6 is a packet of the fragment header's own protocol.
+        headers["protocol"][at[headers["ip_version"][at] == 6]] = _FRAGMENT_HEADER
         headers["payload_length"][at] = 0
         rows = np.array([row for row, _ in wholes], np.int64)
         slot = np.concatenate([batch.slot, np.array([_slot(batch, whole) for _, whole in wholes], np.int32)])
