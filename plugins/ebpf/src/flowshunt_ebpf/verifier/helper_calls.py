@@ -63,6 +63,9 @@ _RETURNED: Final = {
     Returns.INTEGER: NUMBER,
     Returns.PROCESSOR: number(unsigned_range(0, _PROCESSORS - 1)),
 }
+_WRITERS: Final = frozenset({TAIL_CALL, 97, 190})
+"""Helpers that write to the packet and leave pointers to it as they are: tail calls (whatever the other program does),
+skb_ecn_set_ce, xdp_store_bytes."""
 _LOOKUP: Final = 1
 _INDEX_BYTES: Final = 4
 _ARRAYS: Final = frozenset({MapType.ARRAY, MapType.PERCPU_ARRAY})
@@ -235,9 +238,11 @@ def _check_memory(
 def _known_key(state: "State", pointer: Value, size: int) -> int | None:
     if pointer.kind != STACK or size != _INDEX_BYTES or not pointer.scalar.is_const:
         return None
-    offset = pointer.offset + pointer.scalar.smin
-    held = state.frames[pointer.of].stack.load(offset, size) if not offset % size else None
-    return held.scalar.value if held is not None and held.kind == SCALAR and held.scalar.is_const else None
+    cell = state.frames[pointer.of].stack.cells.get(pointer.offset + pointer.scalar.smin)
+    if cell is None or cell[0] != size:  # as in the kernel, which knows a key that was stored as such
+        return None
+    held = cell[1]
+    return held.scalar.value if held.kind == SCALAR and held.scalar.is_const else None
 
 
 def _check_size(run: "Analysis", state: "State", call: Call, position: int, arg: Arg, value: Value) -> None:
@@ -342,6 +347,7 @@ def finish_call(run: "Analysis", state: "State", call: Call) -> None:
         release(state, call.reference, call.name)
     if prototype.changes_packet:
         lose_packet(state)
+    if prototype.changes_packet or prototype.number in _WRITERS:
         run.writes_packet = True
     for n in range(1, 6):
         registers[n] = None

@@ -89,7 +89,6 @@ ROWS: Final[tuple[Row, ...]] = (
     # Text and memory
     ("trace_printk", (MEM, SIZE), ALL, INT, _GPL),
     ("trace_vprintk", (MEM, SIZE, NULL_MEM, SIZE0), NETWORK, INT, _GPL),
-    ("snprintf", (_A.MEM_WRITE_OR_NULL, SIZE0, _A.CONST_STR, NULL_MEM, SIZE0), NETWORK, INT, _GPL),
     ("strtol", (MEM, SIZE, ANY, _A.FIXED_UNINIT_MEM), ALL, INT, {"sizes": (0, 0, 0, 8, 0)}),
     ("strtoul", (MEM, SIZE, ANY, _A.FIXED_UNINIT_MEM), ALL, INT, {"sizes": (0, 0, 0, 8, 0)}),
     ("strncmp", (MEM, SIZE, _A.CONST_STR), ALL, INT, _NONE),

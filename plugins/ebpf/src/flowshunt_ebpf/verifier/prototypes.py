@@ -66,6 +66,7 @@ REFUSED: Final[dict[str, str]] = {
         ),
         "local storage",
     ),
+    "snprintf": "checks of format strings",
     "kptr_xchg": "kernel pointers in map values",
     "copy_from_user": "sleepable programs",
 }  # fmt: skip
