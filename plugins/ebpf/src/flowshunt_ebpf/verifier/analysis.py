@@ -1,7 +1,7 @@
 """The analysis: every path of a program is followed, until it ends or meets what is known already."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from flowshunt.insn import (
@@ -28,7 +28,7 @@ from flowshunt_ebpf.verifier.functions import (
 )
 from flowshunt_ebpf.verifier.globals import Signature, initial, signatures
 from flowshunt_ebpf.verifier.helper_calls import TAIL_CALL, check_call, finish_call
-from flowshunt_ebpf.verifier.limits import Limits
+from flowshunt_ebpf.verifier.limits import FIRST, Attempt, Limits
 from flowshunt_ebpf.verifier.map_facts import map_facts
 from flowshunt_ebpf.verifier.points import (
     ARITHMETIC,
@@ -49,6 +49,7 @@ from flowshunt_ebpf.verifier.points import (
 from flowshunt_ebpf.verifier.prototypes import PROTOTYPES
 from flowshunt_ebpf.verifier.pruning import Visits
 from flowshunt_ebpf.verifier.rejection import Rejection, Step, UnsafeError
+from flowshunt_ebpf.verifier.relevance import Relevance
 from flowshunt_ebpf.verifier.scalar import unsigned_range
 from flowshunt_ebpf.verifier.stack import Stack
 from flowshunt_ebpf.verifier.stack_depth import callees, nested, with_tail_calls
@@ -76,13 +77,16 @@ class Analysis:
     Args:
         flow: its control flow, of right form.
         context: what r1 is.
-        matters, controls: which numbers matter, and which control loops: see `relevance`.
+        relevance: which numbers matter, and which control loops.
         limits: how far to go.
-        width: how many states alike are kept at a point before they are joined; 0: none ever are.
+        attempts: for the program (0) and each global function by number, how it is looked at; `FIRST` if not named.
         deadline: when to give up, by `time.monotonic`.
 
     Attributes:
+        root: what is looked at: the program (0) or a global function, by number.
+        visits: the states that are kept for it.
         processed: instructions looked at.
+        states: states kept, but for `visits`.
     """
 
     packet_writers: Final = frozenset(
@@ -93,11 +97,10 @@ class Analysis:
         self,
         flow: ControlFlow,
         context: Context,
-        matters: Sequence[int],
-        controls: Sequence[int],
+        relevance: Relevance,
         limits: Limits,
         *,
-        width: int,
+        attempts: Mapping[int, Attempt],
         deadline: float,
     ) -> None:
         program = flow.program
@@ -114,15 +117,12 @@ class Analysis:
         self.global_result = False
         self.result_limit: int | None = None
         live = liveness(flow)
-        self.visits = Visits(
-            live.live_in,
-            live.live_out,
-            matters,
-            controls,
-            width=width,
-            most=limits.states,
-            total=limits.kept_states,
-        )
+        self._live = live
+        self._relevance = relevance
+        self._attempts = attempts
+        self.root = 0
+        self.states = 0
+        self.visits = self._visits()
         self._recorder = Recorder(len(program.instructions))
         self._operations = bytes(operation(i) for i in program.instructions)
         self._targets = jump_targets(flow)
@@ -135,7 +135,6 @@ class Analysis:
         self._globals: dict[int, GlobalFunction] = {}
         self._frames: dict[int, int] = {}
         self._global_calls: dict[int, list[tuple[int, int]]] = {}
-        self._root = 0
         self._work: list[State] = []
 
     # What the parts of the analysis ask and tell
@@ -171,8 +170,8 @@ class Analysis:
     def note_call(self, state: State) -> None:
         """A function was entered."""
         depth = len(state.frames)
-        if depth > self._frames.get(self._root, 1):
-            self._frames[self._root] = depth
+        if depth > self._frames.get(self.root, 1):
+            self._frames[self.root] = depth
 
     def name_of(self, subprogram: int) -> str:
         """A subprogram's name."""
@@ -251,7 +250,8 @@ class Analysis:
 
     def _explore(self, subprogram: int, arguments: Registers) -> None:
         registers: Registers = [None, *arguments, None, None, None, None, stack_pointer(0)]
-        self._root = subprogram
+        self.root = subprogram
+        self.visits = self._visits()
         self._work = [State([Frame(0, subprogram, -1, registers, Stack())], self.start_of(subprogram))]
         work = self._work
         while work:
@@ -259,6 +259,20 @@ class Analysis:
             self._follow(state)
             if state.node is not None:
                 state.node.close()
+        self.states += self.visits.kept
+        self.visits = self._visits()
+
+    def _visits(self) -> Visits:
+        attempt = self._attempts.get(self.root, FIRST)
+        return Visits(
+            self._live.live_in,
+            self._live.live_out,
+            self._relevance.matters if attempt.compared else self._relevance.least,
+            self._relevance.controls,
+            width=attempt.width,
+            most=self.limits.states,
+            total=self.limits.kept_states - self.states,
+        )
 
     def _push(self, state: State) -> None:
         work = self._work
@@ -368,7 +382,7 @@ class Analysis:
             if function is None:
                 enter(self, state, callee)
             else:
-                self._global_calls.setdefault(self._root, []).append((len(state.frames), callee))
+                self._global_calls.setdefault(self.root, []).append((len(state.frames), callee))
                 call_global(self, state, function)
             return True
         if i.src == PSEUDO_KFUNC_CALL:

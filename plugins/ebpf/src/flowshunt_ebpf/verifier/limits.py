@@ -1,4 +1,6 @@
-"""How far the analysis goes before it gives up. Reaching a limit rejects the program."""
+"""How far the analysis goes before it gives up, and how closely it looks. Reaching a limit rejects the program."""
+
+from typing import Final
 
 import attrs
 
@@ -26,5 +28,21 @@ class Limits:
     stack: int = 512
     tail_call_stack: int = 256
     size: int = 1_000_000
-    seconds: float = 120.0
+    seconds: float = 60.0
     kept_states: int = 100_000
+
+
+@attrs.frozen
+class Attempt:
+    """How a function is looked at.
+
+    Attributes:
+        compared: whether numbers that are only compared matter.
+        width: how many states alike are kept at a point before they are joined; 0: none ever are.
+    """
+
+    compared: bool
+    width: int
+
+
+FIRST: Final = Attempt(compared=False, width=4)

@@ -10,18 +10,18 @@ from flowshunt_ebpf.program import ControlFlow, Program
 from flowshunt_ebpf.verifier.analysis import Analysis, StoppedError
 from flowshunt_ebpf.verifier.facts import Facts
 from flowshunt_ebpf.verifier.functions import result_limit
-from flowshunt_ebpf.verifier.limits import Limits
+from flowshunt_ebpf.verifier.limits import FIRST, Attempt, Limits
 from flowshunt_ebpf.verifier.rejection import Rejection, UnsafeError
 from flowshunt_ebpf.verifier.relevance import relevance
 from flowshunt_ebpf.verifier.stack_depth import check_stack
 from flowshunt_ebpf.verifier.structure import StructureError, checked_flow
 from flowshunt_ebpf.verifier.verdict import VERIFIER, Effort, VerifierVerdict
 
-_ATTEMPTS: Final = ((False, 4), (True, 16), (True, 128), (True, 0))
-"""Whether numbers that are only compared matter, and how many states alike are kept at a point before they are joined.
+_ATTEMPTS: Final = (FIRST, Attempt(True, 16), Attempt(True, 128), Attempt(True, 0))
+"""How a function is looked at, one after another until it is accepted.
 
-Forgetting and joining keep the effort near linear. Where they cost the acceptance the analysis begins anew with less of
-them; 0: no states are joined."""
+Forgetting numbers and joining states keep the effort near linear. Where they cost the acceptance, the analysis begins
+anew with less of them."""
 
 
 def verify(program: Program, *, context: Context | None = None, limits: Limits | None = None) -> VerifierVerdict:
@@ -53,17 +53,17 @@ class _Verification:
             flow = checked_flow(self.program, self.limits)
         except StructureError as error:
             return self._rejected(self._rejection(error.why, error.index))
-        rejection: Rejection | None = None
+        rejections: dict[int, Rejection] = {}
         checked = result_limit(self.program.type, self.program.attach_type) is not None
         matters = relevance(flow, checked)
-        for compared, width in _ATTEMPTS:
+        tried: dict[int, int] = {}
+        while True:
             analysis = Analysis(
                 flow,
                 self.context,
-                matters.matters if compared else matters.least,
-                matters.controls,
+                matters,
                 self.limits,
-                width=width,
+                attempts={root: _ATTEMPTS[number] for root, number in tried.items()},
                 deadline=self.start + self.limits.seconds,
             )
             self.attempts += 1
@@ -71,19 +71,19 @@ class _Verification:
                 facts = analysis.run()
             except StoppedError as stopped:
                 self._count(analysis)
-                if rejection is None or not stopped.rejection.limit:
-                    rejection = stopped.rejection
-                if stopped.rejection.limit or (compared and not analysis.visits.joined):
-                    break
+                if analysis.root not in rejections or not stopped.rejection.limit:
+                    rejections[analysis.root] = stopped.rejection
+                number = tried[analysis.root] = tried.get(analysis.root, 0) + 1
+                certain = number > 1 and not analysis.visits.joined
+                if stopped.rejection.limit or certain or number == len(_ATTEMPTS):
+                    return self._rejected(rejections[analysis.root])
                 continue
             self._count(analysis)
             return self._accepted(flow, facts)
-        assert rejection is not None
-        return self._rejected(rejection)
 
     def _count(self, analysis: Analysis) -> None:
         self.instructions += analysis.processed
-        self.states += analysis.visits.kept
+        self.states += analysis.states + analysis.visits.kept
 
     def _effort(self) -> Effort:
         return Effort(self.instructions, self.states, time.monotonic() - self.start, self.attempts)
