@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
@@ -10,14 +10,14 @@ import click
 from flowshunt.errors import InputError
 from flowshunt_ebpf.cli.subject import Subject
 from flowshunt_ebpf.contexts.layout import Context
-from flowshunt_ebpf.kops.hot import execution_counts
 from flowshunt_ebpf.kops.optimize import Optimized, Target, optimize
 from flowshunt_ebpf.kops.policy import Plan, Policy, load_plan
-from flowshunt_ebpf.kops.profile import Profile, profile
 from flowshunt_ebpf.kops.rewrite import Place
-from flowshunt_ebpf.kops.trial import Trial
 from flowshunt_ebpf.native.workbench import Workbench
 from flowshunt_ebpf.program import Program
+
+if TYPE_CHECKING:
+    from flowshunt_ebpf.kops.profile import Profile
 
 PROFILE_FRAMES: Final = 256
 """Frames of a capture that a program is measured on."""
@@ -114,9 +114,12 @@ def measured(
     packets: list[bytes],
     names: tuple[str, ...] | None,
     rounds: int,
-) -> Profile:
+) -> "Profile":
     """Measure which sites of a program gain on packets. Raises InputError where the verifier rejects the program."""
     from flowshunt_ebpf.cli.map_contents import fill
+    from flowshunt_ebpf.kops.hot import execution_counts
+    from flowshunt_ebpf.kops.profile import profile
+    from flowshunt_ebpf.kops.trial import Trial
 
     target = Target.host()
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
@@ -16,12 +16,14 @@ from flowshunt_ebpf.cli.subject import chosen_context, file_argument, read_subje
 from flowshunt_ebpf.contexts.layout import BY_TYPE
 from flowshunt_ebpf.kops.optimize import Optimized, Target
 from flowshunt_ebpf.kops.policy import Policy, save_plan
-from flowshunt_ebpf.kops.profile import Profile
 from flowshunt_ebpf.kops.rewrite import Finding
 from flowshunt_ebpf.kops.side_by_side import Row, side_by_side
 from flowshunt_ebpf.native.listing import native_bytes
 from flowshunt_ebpf.program import Program
 from flowshunt_ebpf.verifier import verify_cached
+
+if TYPE_CHECKING:
+    from flowshunt_ebpf.kops.profile import Profile
 
 
 @click.command(name="optimize", short_help="Put native operations into a program, each proved.")
@@ -110,7 +112,7 @@ def _target(arch: str) -> Target:
     return host if arch == host.architecture else Target(arch, frozenset())
 
 
-def _row(optimized: Optimized, found: Profile | None, against: str | None) -> dict[str, Any]:
+def _row(optimized: Optimized, found: "Profile | None", against: str | None) -> dict[str, Any]:
     """What is told of a program."""
     original, program, target = optimized.original, optimized.program, optimized.target
     findings = optimized.rewritten.findings

@@ -9,7 +9,7 @@ import click
 from flowshunt.errors import CapabilityError, FlowshuntError, InputError
 from flowshunt_ebpf.cli.source import read_object, read_program
 from flowshunt_ebpf.contexts.layout import CONTEXTS, MEMORY, Context
-from flowshunt_ebpf.kops.optimize import lowered
+from flowshunt_ebpf.kops.encoding import is_encoded
 from flowshunt_ebpf.native.image import Image, context_of
 from flowshunt_ebpf.native.machine import Machine
 from flowshunt_ebpf.native.verdict import Verdict
@@ -39,11 +39,20 @@ def read_subject(file: str, name: str | None, context: str | None, btf: str | No
         program = found.program(name)
         others = {other: _later(found.program, other) for other in found.names}
     else:
-        program = lowered(read_program(file, name, None, btf))
+        program = plain(read_program(file, name, None, btf))
         others = {program.name: lambda: program}
     if context is not None:
         program = attrs.evolve(program, type=CONTEXTS[context].program_type)
     return Subject(program, others)
+
+
+def plain(program: Program) -> Program:
+    """A program whose sites of extended operations, if it has any, are lowered and have their native forms."""
+    if not is_encoded(program):
+        return program
+    from flowshunt_ebpf.kops.optimize import lowered
+
+    return lowered(program)
 
 
 def read_subjects(

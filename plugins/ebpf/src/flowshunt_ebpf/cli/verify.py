@@ -9,8 +9,8 @@ import click
 
 from flowshunt.errors import CapabilityError, InputError
 from flowshunt_ebpf.cli.source import read_object, read_program
+from flowshunt_ebpf.cli.subject import plain
 from flowshunt_ebpf.contexts.layout import CONTEXTS
-from flowshunt_ebpf.kops.optimize import lowered
 from flowshunt_ebpf.program import Program
 from flowshunt_ebpf.verifier import Limits, VerifierVerdict, verify
 
@@ -44,7 +44,7 @@ def _programs(
     if held is None:
         if section is not None:
             raise InputError("is no object, so it has no sections to choose from", file, "leave out --section")
-        program = lowered(read_program(file, name, None, btf))
+        program = plain(read_program(file, name, None, btf))
         yield program.name, program
         return
     if name is not None:

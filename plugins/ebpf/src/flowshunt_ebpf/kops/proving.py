@@ -5,15 +5,17 @@ that validation gave makes a native form.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from flowshunt.errors import CapabilityError
 from flowshunt.insn import Instruction
 from flowshunt.operation import Disjoint, ExtendedOperation
-from flowshunt_ebpf.kops.validation.proof import Proof, Refusal
 from flowshunt_ebpf.program import NativeForm
+
+if TYPE_CHECKING:
+    from flowshunt_ebpf.kops.validation import Proof, Refusal
 
 
 @attrs.frozen
@@ -73,7 +75,7 @@ class Validation:
         disjoint: Sequence[Disjoint],
     ) -> Unproved | None:
         """See `Prover`."""
-        from flowshunt_ebpf.kops.validation import prove_site
+        from flowshunt_ebpf.kops.validation import Refusal, prove_site
 
         found = _asked(
             lambda: prove_site(
@@ -86,7 +88,7 @@ class Validation:
         self, operation: ExtendedOperation, payload: int, architecture: str, features: frozenset[str]
     ) -> Native | Unproved:
         """See `Prover`."""
-        from flowshunt_ebpf.kops.validation import prove_emit
+        from flowshunt_ebpf.kops.validation import Refusal, prove_emit
 
         found = _asked(lambda: prove_emit(operation, payload, architecture, features))
         if isinstance(found, Unproved | Refusal):
@@ -94,7 +96,7 @@ class Validation:
         return Native(found.form, found.disjoint) if found.form is not None else Unproved("validation gave no form")
 
 
-def _asked(question: Callable[[], Proof | Refusal]) -> Proof | Refusal | Unproved:
+def _asked(question: "Callable[[], Proof | Refusal]") -> "Proof | Refusal | Unproved":
     try:
         return question()
     except CapabilityError as error:  # a solver is missing: nothing is proved

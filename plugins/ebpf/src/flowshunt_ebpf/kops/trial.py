@@ -8,7 +8,6 @@ import numpy as np
 
 from flowshunt.errors import InputError
 from flowshunt_ebpf.contexts.layout import MEMORY, Context
-from flowshunt_ebpf.native.batch import BatchDriver
 from flowshunt_ebpf.native.host import HostProgram, host
 from flowshunt_ebpf.native.image import Image
 from flowshunt_ebpf.native.machine import MAX_PACKET_ROOM, PACKET_ROOM, Machine
@@ -76,6 +75,8 @@ class Trial:
         """Runs a program on the packets, one after another; gives ns per packet, of the processor's time."""
         if self.context is MEMORY:
             return self._on_memory(loaded)
+        from flowshunt_ebpf.native.batch import BatchDriver
+
         driver = BatchDriver(loaded)
         data = np.frombuffer(b"".join(self.packets) or b"\0", np.uint8)
         length = np.array([len(packet) for packet in self.packets], np.uint32)
