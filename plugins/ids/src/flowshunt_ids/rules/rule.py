@@ -457,20 +457,36 @@ class Rule:
     @property
     def sort_key(self) -> tuple[int, ...]:
         """Suricata's default order: by action; then rules that set before those that read, for flowbits, for integers
-        of the flow, for variables of expressions and for bits of hosts; then by priority."""
+        of the flow, for variables of expressions and for bits of hosts; then by priority.
+
+        Of bits of hosts it counts the reading by `xbits` and the setting by `hostbits`; a rule that reads by `xbits`
+        thus goes before those that set by it.
+        """
+        captures = [name for match in self.payload if isinstance(match, Pcre) for name in match.captures]
         return (
             int(self.header.action),
             _rank([bits.command for bits in self.flowbits]),
             _rank(["set" if number.changes else "isset" for number in self.flow_integers]),
-            _rank([bits.command for bits in self.host_bits if bits.keyword == "hostbits"]),
-            _rank([bits.command for bits in self.host_bits if bits.keyword == "xbits"]),
+            _rank(["set" for name in captures if name.startswith("flow:")]),
+            _rank(["set" for name in captures if name.startswith("pkt:")]),
+            _rank(
+                [
+                    bits.command
+                    for bits in self.host_bits
+                    if bits.track != "ip_pair" and (bits.keyword == "xbits") == (bits.command in _READING)
+                ]
+            ),
+            _rank([bits.command for bits in self.host_bits if bits.track == "ip_pair" and bits.command in _READING]),
             self.signature.priority,
         )
 
 
+_READING = ("isset", "isnotset")
+
+
 def _rank(commands: Sequence[str]) -> int:
     sets = any(command in ("set", "unset", "toggle") for command in commands)
-    reads = any(command in ("isset", "isnotset") for command in commands)
+    reads = any(command in _READING for command in commands)
     return (1 if reads else 0) if sets else (2 if reads else 3)
 
 
