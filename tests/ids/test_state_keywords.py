@@ -103,3 +103,12 @@ def test_the_number_of_bits_is_bounded():
     for number in range(MAX_BITS + 10):
         table.change([HostBits("set", "x", "ip_src")], number.to_bytes(4, "big"), B, 0)
     assert (len(table), table.forgotten) == (MAX_BITS, 10)
+
+
+def test_a_rule_that_reads_by_xbits_sees_what_earlier_packets_set():
+    rules = (
+        'alert udp any any -> any any (content:"a"; xbits:set,seen,track ip_src; sid:1;)',
+        'alert udp any any -> any any (content:"a"; xbits:isset,seen,track ip_src; sid:2;)',
+        'alert udp any any -> any any (content:"a"; hostbits:isset,seen,src; sid:3;)',
+    )
+    assert alerts([udp(b"a"), udp(b"a")], *rules) == [(1, 1), (1, 3), (2, 2), (2, 1), (2, 3)]
