@@ -271,13 +271,13 @@ def _check_string(call: Call, position: int, value: Value) -> None:
     if value.kind != MAP_VALUE or value.nullable:
         raise _wrong(call, position, value, "a string in a read-only map", "string")
     facts: MapFacts = value.of
-    contents = facts.definition.contents
-    if facts.type != MapType.ARRAY or facts.definition.max_entries != 1 or not facts.read_only or contents is None:
+    contents = facts.constants
+    if contents is None:
         raise _wrong(call, position, value, "a string in a read-only map of one value", "string", "make it a constant")
     if not value.scalar.is_const:
         raise _wrong(call, position, value, "a string at a known offset", "string")
     at = value.offset + value.scalar.smin
-    if not 0 <= at < facts.value_size or 0 not in contents[at : facts.value_size]:
+    if not 0 <= at < facts.value_size or 0 not in contents[at:]:
         raise _wrong(call, position, value, "a string that ends with a zero byte", "string")
 
 

@@ -101,6 +101,7 @@ ROWS: Final[tuple[Row, ...]] = (
     ("get_current_pid_tgid", (), NETWORK, INT, _NONE),
     ("get_current_uid_gid", (), NETWORK, INT, _NONE),
     ("get_current_comm", (OUT, SIZE), NETWORK, INT, _NONE),
+    ("get_branch_snapshot", (OUT, SIZE0, ANY), NETWORK, INT, _GPL),
     ("get_current_task", (), NETWORK, INT, _GPL),
     ("get_ns_current_pid_tgid", (ANY, ANY, OUT, SIZE), NETWORK, INT, _NONE),
     ("send_signal", (ANY,), NETWORK, INT, _NONE),
