@@ -46,7 +46,7 @@ class Rejection:
         way_out: what to do.
         path: the last branches on the way, in their order.
         calls: the local calls that it is inside of, outermost first.
-        limit: whether a limit was reached.
+        limit: whether a limit was reached, so that the program may be safe.
     """
 
     rule: str

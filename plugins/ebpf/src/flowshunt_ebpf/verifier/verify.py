@@ -3,6 +3,8 @@
 import time
 from typing import Final
 
+import attrs
+
 from flowshunt_ebpf.contexts.layout import Context
 from flowshunt_ebpf.native.image import context_of
 from flowshunt_ebpf.native.verdict import digest, issue
@@ -71,8 +73,12 @@ class _Verification:
                 facts = analysis.run()
             except StoppedError as stopped:
                 self._count(analysis)
-                if analysis.root not in rejections or not stopped.rejection.limit:
+                known = rejections.get(analysis.root)
+                if known is None or not stopped.rejection.limit:
                     rejections[analysis.root] = stopped.rejection
+                else:  # what the last look but one found may be no fault of the program
+                    ways = (known.way_out, f"a closer look reached a limit: {stopped.rejection.needed}")
+                    rejections[analysis.root] = attrs.evolve(known, way_out="; ".join(filter(None, ways)), limit=True)
                 number = tried[analysis.root] = tried.get(analysis.root, 0) + 1
                 certain = number > 1 and not analysis.visits.joined
                 if stopped.rejection.limit or certain or number == len(_ATTEMPTS):
