@@ -10,6 +10,7 @@ import attrs
 import click
 
 from flowshunt.errors import CapabilityError, InputError
+from flowshunt.host_registers import BY_ARCHITECTURE
 from flowshunt.insn import Instruction
 from flowshunt.operation import Disjoint, ExtendedOperation
 from flowshunt_ebpf.cli.source import read_object, read_program
@@ -193,6 +194,8 @@ class _Recorder:
     def native(self, operation: ExtendedOperation, payload: int, architecture: str, features: frozenset[str]) -> Any:
         from flowshunt_ebpf.kops.proving import Native, Unproved
 
+        if operation.emit(architecture, payload, features, BY_ARCHITECTURE[architecture]) is None:
+            return Unproved("there is no native form for it: it stays lowered, so that there is nothing to prove")
         proof = prove_emit(operation, payload, architecture, features, self._prover)
         self.natives[operation.name, payload, architecture] = proof
         if isinstance(proof, Refusal):

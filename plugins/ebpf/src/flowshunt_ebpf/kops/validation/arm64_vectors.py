@@ -85,7 +85,7 @@ def _sum(m: Machine, parts: list[Term], width: int) -> Term:
 
 
 def _count(m: Machine) -> None:
-    counts = [_sum(m, _lanes(m, byte, 1), 8) for byte in _lanes(m, _read(m, "n"), 8)]
+    counts = [m.terms.ones(byte, 8) for byte in _lanes(m, _read(m, "n"), 8)]
     _write(m, m.terms.concat(*reversed(counts)))
 
 

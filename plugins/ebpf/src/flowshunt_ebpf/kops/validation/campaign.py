@@ -21,7 +21,7 @@ from flowshunt_ebpf.kops.validation.proof import Proof
 from flowshunt_ebpf.kops.validation.prove import Prover, prove_form
 from flowshunt_ebpf.kops.validation.solvers import SOLVERS, version
 
-LIMIT: Final = 1200
+LIMIT: Final = 500
 """Payloads of an operation that are proved beforehand, at most."""
 
 
@@ -121,15 +121,13 @@ def prove_operation_form(operation: ExtendedOperation, architecture: str, number
     seconds = slowest = 0.0
     refused: list[Refused] = []
     digests: dict[bytes, None] = {}
-    for payload in payloads(operation, plan.limit):
-        values = operation.layout.decode(payload)
-        try:
-            text = form.assembly(values, BY_ARCHITECTURE[architecture])
-        except Exception as error:
-            refused.append(Refused(payload, str(values), "", f"its text raised {type(error).__name__}: {error}"))
-            continue
-        if not text:
-            continue
+    registers = BY_ARCHITECTURE[architecture]
+
+    def text_of(payload: int) -> str:
+        return form.assembly(operation.layout.decode(payload), registers)
+
+    for payload in payloads(operation, plan.limit, lambda payload: bool(text_of(payload))):
+        values, text = operation.layout.decode(payload), text_of(payload)
         tried += 1
         proof = prove_form(operation, payload, architecture, form, text, prover)
         seconds += proof.seconds

@@ -6,7 +6,7 @@ r4, which lives in rcx, where shifts have their count. Numbers: all of a narrow 
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Final
@@ -17,7 +17,7 @@ from flowshunt.payload import NO_REGISTER, NUMBER, RESULT, SOURCE, TEMPORARIES, 
 NARROW: Final = 65
 """Values that a field of numbers may have, for all of them to be taken."""
 
-WORK: Final = 9000
+WORK: Final = 5000
 """Instructions of proof sequences that are proved of an operation beforehand, at most."""
 
 _SEARCHED: Final = 120_000
@@ -30,9 +30,11 @@ _MAGNITUDES: Final = (
 )  # fmt: skip
 
 
-def payloads(operation: ExtendedOperation, limit: int) -> list[int]:
+def payloads(
+    operation: ExtendedOperation, limit: int, wanted: Callable[[int], bool] = lambda payload: True
+) -> list[int]:
     """At most `limit` valid payloads of an operation, and no more than `WORK` instructions in all of their proof
-    sequences: rather short ones. The same each time.
+    sequences: rather short ones. The same each time. `wanted`: which valid ones may be among them.
     """
     fields = operation.layout.fields
     registers = [field for field in fields if field.kind in _REGISTERS]
@@ -51,8 +53,12 @@ def payloads(operation: ExtendedOperation, limit: int) -> list[int]:
             continue
         if operation.check_payload(payload) is None:
             found[payload] = None
-    everything = list(found)
-    some = everything if len(everything) <= 4 * limit else chosen.sample(everything, 4 * limit)
+    some: list[int] = []
+    for payload in chosen.sample(list(found), len(found)):
+        if wanted(payload):
+            some.append(payload)
+            if len(some) == 4 * limit:
+                break
     lengths = {payload: len(operation.proof_sequence(payload)) for payload in some}
     taken: list[int] = []
     work = 0

@@ -168,6 +168,18 @@ class Terms:
             return then
         return self._node("ite", then.width, (condition, then, other))
 
+    def ones(self, a: Term, width: int) -> Term:
+        """How many bits are set, in `width` bits: sums of neighbours, of their sums, and so on.
+
+        Solvers find the usual ways to count equal to this order in no time, and to others not at all.
+        """
+        parts = [self.extract(a, at, 1) for at in range(a.width)]
+        while len(parts) > 1:
+            bits = parts[0].width + 1
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self.add(self.zext(left, bits), self.zext(right, bits)) for left, right in pairs]
+        return self.zext(parts[0], width)
+
     # Memory
 
     def select(self, memory: Term, address: Term) -> Term:

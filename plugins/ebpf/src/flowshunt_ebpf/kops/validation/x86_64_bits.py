@@ -164,10 +164,7 @@ def _bt(m: Machine) -> None:
 
 def _popcnt(m: Machine) -> None:
     value, terms = m.read(1, m.width(0)), m.terms
-    width = value.width
-    result = terms.const(0, width)
-    for at in range(width):
-        result = terms.add(result, terms.zext(terms.extract(value, at, 1), width))
+    result = terms.ones(value, value.width)
     zero = terms.const(0, 1)
     m.set_flags(result=value, cf=zero, of=zero)
     m.state.values["sf"] = zero
