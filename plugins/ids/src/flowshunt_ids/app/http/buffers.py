@@ -71,10 +71,22 @@ def _cookie(transaction: HttpTransaction, direction: int) -> bytes | None:
     return fields.get(b"cookie" if direction == TO_SERVER else b"set-cookie")
 
 
-def _header(transaction: HttpTransaction, direction: int) -> bytes | None:
-    fields = _known(transaction, direction)
-    if fields is None:
-        return None
+def _built(name: str, build: Callable[[HttpTransaction, int, Fields], bytes | None]) -> Callable[[Any, int], Any]:
+    """A buffer that is put together once, for all the rules that look at it."""
+
+    def get(transaction: HttpTransaction, direction: int) -> bytes | None:
+        fields = _known(transaction, direction)
+        if fields is None:
+            return None
+        key = name, direction, len(fields.raw)
+        if key not in transaction.built:
+            transaction.built[key] = build(transaction, direction, fields)
+        return transaction.built[key]
+
+    return get
+
+
+def _header(_transaction: HttpTransaction, direction: int, fields: Fields) -> bytes | None:
     cookie = b"cookie" if direction == TO_SERVER else b"set-cookie"
     text = b"".join(
         name + b": " + value + b"\r\n"
@@ -89,17 +101,15 @@ def _raw_header(transaction: HttpTransaction, direction: int) -> bytes | None:
     return (fields.raw or None) if fields is not None else None
 
 
-def _names(transaction: HttpTransaction, direction: int) -> bytes | None:
-    fields = _known(transaction, direction)
-    if fields is None or not fields.names:
+def _names(_transaction: HttpTransaction, _direction: int, fields: Fields) -> bytes | None:
+    if not fields.names:
         return None
     return b"\r\n" + b"\r\n".join(fields.names) + b"\r\n\r\n"
 
 
-def _start(transaction: HttpTransaction, direction: int) -> bytes | None:
-    fields = _known(transaction, direction)
+def _start(transaction: HttpTransaction, direction: int, fields: Fields) -> bytes | None:
     line = transaction.line if direction == TO_SERVER else transaction.status_line
-    if fields is None or line is None:
+    if line is None:
         return None
     lines = b"".join(name + b": " + value + b"\r\n" for name, value in zip(fields.names, fields.values, strict=True))
     return line + b"\r\n" + lines + (b"\r\n" if lines else b"")
@@ -140,10 +150,10 @@ BUFFERS = (
     Buffer("http.location", _HTTP, _field(b"location"), _TO_CLIENT),
     Buffer("http.cookie", _HTTP, _cookie, _BOTH, modifier="http_cookie", pcre_flag="C"),
     Buffer("http.protocol", _HTTP, _protocol, (LINE, LINE), aliases=("http_protocol",)),
-    Buffer("http.header", _HTTP, _header, _BOTH, modifier="http_header", pcre_flag="H"),
+    Buffer("http.header", _HTTP, _built("header", _header), _BOTH, modifier="http_header", pcre_flag="H"),
     Buffer("http.header.raw", _HTTP, _raw_header, _BOTH, modifier="http_raw_header", pcre_flag="D"),
-    Buffer("http.header_names", _HTTP, _names, _BOTH, aliases=("http_header_names",)),
-    Buffer("http.start", _HTTP, _start, _BOTH, aliases=("http_start",)),
+    Buffer("http.header_names", _HTTP, _built("names", _names), _BOTH, aliases=("http_header_names",)),
+    Buffer("http.start", _HTTP, _built("start", _start), _BOTH, aliases=("http_start",)),
     Buffer("http.request_header", _HTTP, _each_field, _TO_SERVER, multiple=True),
     Buffer("http.response_header", _HTTP, _each_field, _TO_CLIENT, multiple=True),
     Buffer("http.response_line", _HTTP, _response_line, (None, LINE), aliases=("http_response_line",)),

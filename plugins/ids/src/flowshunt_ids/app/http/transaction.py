@@ -15,12 +15,14 @@ class HttpTransaction(Transaction):
         line, method, target, protocol: of the request line; None until it is there.
         uri: the target normalized. host: of the target or else of the Host field, in lower case.
         status_line, version, status, message: of the response line.
-        fields, bodies, raw: for each direction.
+        fields, bodies: for each direction.
+        built: buffers that were put together, by name, direction, and bytes of the fields that they are of.
     """
 
     __slots__ = (
         "authority",
         "bodies",
+        "built",
         "fields",
         "host",
         "line",
@@ -55,6 +57,7 @@ class HttpTransaction(Transaction):
         self.message: bytes | None = None
         self.fields = [Fields(), Fields()]
         self.bodies: list[Body | None] = [None, None]
+        self.built: dict[tuple[str, int, int], bytes | None] = {}
 
     def looked(self, direction: int) -> None:
         """Note that rules looked at one direction."""
