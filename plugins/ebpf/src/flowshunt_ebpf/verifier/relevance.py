@@ -40,13 +40,14 @@ from flowshunt.insn import (
     Instruction,
     X,
 )
-from flowshunt_ebpf.program import ControlFlow
+from flowshunt_ebpf.program import ControlFlow, MapType
 from flowshunt_ebpf.program.effects import effect
 from flowshunt_ebpf.program.stack_pointers import ANYWHERE, StackPointers, stack_pointers
 from flowshunt_ebpf.verifier.prototypes import PROTOTYPES, Arg
 
 REGISTERS: Final = (1 << 11) - 1
 WORDS: Final = ((1 << 64) - 1) << 16
+_LOOKUP: Final = 1
 _CALLER_SAVED: Final = 0b111111
 _ARGUMENTS: Final = 0b111110
 
@@ -144,6 +145,7 @@ class _Flow:
         self.compared = compared
         self.every = every
         self.checked_result = checked_result
+        self.arrays = any(m.type in (MapType.ARRAY, MapType.PERCPU_ARRAY) for m in flow.program.maps)
         self.block_in = [0] * len(flow.blocks)
         self.before = [0] * len(flow.block_of)
 
@@ -254,6 +256,10 @@ class _Flow:
         prototype = PROTOTYPES.get(i.imm)
         if prototype is None:
             return after
+        if i.imm == _LOOKUP and self.arrays:
+            key = self.pointers.arguments.get(index, {}).get(2)
+            if key is not None and key != ANYWHERE:
+                after |= word(key)  # a known index of an array tells that there is a value
         if prototype.callback is not None:
             return after | _ARGUMENTS | WORDS if every else after
         if every:
