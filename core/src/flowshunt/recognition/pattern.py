@@ -6,7 +6,7 @@ may be immediates or stand in registers. What a pattern takes in (all but its ro
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -63,8 +63,7 @@ class Found:
         return Match(self.indices, payload)
 
 
-@attrs.frozen
-class Bound:
+class Bound(NamedTuple):
     """What has been matched so far. `taken`: instructions, the root included."""
 
     values: Mapping[str, int]
@@ -74,7 +73,7 @@ class Bound:
 
     def taking(self, *indices: int) -> "Bound":
         """With further instructions."""
-        return attrs.evolve(self, taken=self.taken | set(indices))
+        return Bound(self.values, self.registers, self.numbers, self.taken.union(indices))
 
     def number(self, name: str, found: int) -> "Bound | None":
         """With a number; None where the name stands for another one."""
@@ -82,14 +81,13 @@ class Bound:
             return self
         if name in self.numbers:
             return self if self.numbers[name] == found else None
-        return attrs.evolve(self, numbers={**self.numbers, name: found})
+        return Bound(self.values, self.registers, {**self.numbers, name: found}, self.taken)
 
 
 NOTHING: Final = Bound({}, {}, {}, frozenset())
 
 
-@attrs.frozen
-class Operand:
+class Operand(NamedTuple):
     """A register that an instruction reads: who wrote it in the run (~register: nobody)."""
 
     definition: int
@@ -235,7 +233,7 @@ def match_operand(view: View, pattern: Pattern, operand: Operand, bound: Bound, 
         yield from _match_value(view, pattern, operand, bound, bits)
         return
     if isinstance(pattern, Constant):
-        yield from _match_constant(view, pattern, operand, bound)
+        yield from _match_constant(view, pattern, operand, bound, bits)
         return
     if isinstance(pattern, Either):
         for one in pattern.patterns:
@@ -256,36 +254,71 @@ def match_instruction(view: View, pattern: Computed, index: int, bound: Bound) -
     i = view.instructions[index]
     if i.opcode not in pattern.opcodes or (pattern.imm is not None and i.imm != pattern.imm):
         return
+    bits, named = pattern.bits, isinstance(pattern.offset, str)
+    if not named and i.offset != (pattern.offset or 0):
+        return
+    pairs = _pairs(view, pattern, index)
+    if not pairs:
+        return
     bound = bound.taking(index)
     if isinstance(pattern.offset, str):
         with_offset = bound.number(pattern.offset, i.offset)
         if with_offset is None:
             return
         bound = with_offset
-    elif i.offset != (pattern.offset or 0):
-        return
-    if pattern.moves:
-        yield from match_operand(view, pattern.left, Operand(view.src_definition(index), i.src), bound, pattern.bits)
-        return
-    left = Operand(view.dst_definition(index), i.dst)
-    if pattern.right is None:
-        yield from match_operand(view, pattern.left, left, bound, pattern.bits)
-    elif (i.opcode & X and i.opcode & 7 != ST) or i.opcode & 7 == STX:
+    for first, second in pairs:
+        if second is None:
+            yield from match_operand(view, first[0], first[1], bound, bits)
+        elif isinstance(second[1], int):
+            assert isinstance(second[0], Constant)
+            with_constant = _constant(second[0], second[1], bound)
+            if with_constant is not None:
+                yield from match_operand(view, first[0], first[1], with_constant, bits)
+        else:
+            for half in match_operand(view, first[0], first[1], bound, bits):
+                yield from match_operand(view, second[0], second[1], half, bits)
+
+
+_Side = tuple[Pattern, Operand]
+
+
+def _pairs(view: View, pattern: Computed, index: int) -> list[tuple[_Side, tuple[Pattern, Operand | int] | None]]:
+    """Which pattern could be which operand (an immediate: its number), judged by what made the operands alone."""
+    i = view.instructions[index]
+    bits = pattern.bits
+    left = Operand(view.src_definition(index), i.src) if pattern.moves else Operand(view.dst_definition(index), i.dst)
+    one, other = pattern.left, pattern.right
+    if other is None or pattern.moves:
+        return [((one, left), None)] if _may(view, one, left, bits) else []
+    found: list[tuple[_Side, tuple[Pattern, Operand | int] | None]] = []
+    orders = ((one, other), (other, one)) if pattern.commutes else ((one, other),)
+    if (i.opcode & X and i.opcode & 7 != ST) or i.opcode & 7 == STX:
         right = Operand(view.src_definition(index), i.src)
-        for half in match_operand(view, pattern.left, left, bound, pattern.bits):
-            yield from match_operand(view, pattern.right, right, half, pattern.bits)
-        if pattern.commutes:
-            for half in match_operand(view, pattern.left, right, bound, pattern.bits):
-                yield from match_operand(view, pattern.right, left, half, pattern.bits)
-    else:
-        sides = [(pattern.left, pattern.right)]
-        if pattern.commutes:
-            sides.append((pattern.right, pattern.left))
-        for variable, fixed in sides:
-            if isinstance(fixed, Constant):
-                with_constant = _constant(fixed, i.imm & ((1 << pattern.bits) - 1), bound)
-                if with_constant is not None:
-                    yield from match_operand(view, variable, left, with_constant, pattern.bits)
+        for first, second in orders:
+            if _may(view, first, left, bits) and _may(view, second, right, bits):
+                found.append(((first, left), (second, right)))
+        return found
+    number = i.imm & ((1 << bits) - 1)
+    for variable, fixed in orders:
+        if isinstance(fixed, Constant) and _may(view, variable, left, bits):
+            found.append(((variable, left), (fixed, number)))
+    return found
+
+
+def _may(view: View, pattern: Pattern, operand: Operand, bits: int) -> bool:
+    """Whether a pattern could match an operand, as far as the instruction that made it tells."""
+    definition = operand.definition
+    if isinstance(pattern, Constant):
+        return definition >= 0
+    if not isinstance(pattern, Computed):
+        return True
+    while definition >= 0:
+        if view.instructions[definition].opcode in pattern.opcodes:
+            return True
+        if not view.moves(definition, bits):
+            return False
+        definition = view.src_definition(definition)
+    return False
 
 
 def terms(view: View, root: int, *opcodes: int) -> tuple[list[Operand], frozenset[int]]:
@@ -340,16 +373,16 @@ def _match_value(view: View, pattern: Value, operand: Operand, bound: Bound, bit
         taken.add(definition)
         register = view.instructions[definition].src
         definition = view.src_definition(definition)
-    yield attrs.evolve(
-        bound,
-        values={**bound.values, pattern.name: found},
-        registers={**bound.registers, pattern.name: bound.registers.get(pattern.name, register)},
-        taken=bound.taken | taken,
+    yield Bound(
+        {**bound.values, pattern.name: found},
+        {**bound.registers, pattern.name: bound.registers.get(pattern.name, register)},
+        bound.numbers,
+        bound.taken | taken,
     )
 
 
-def _match_constant(view: View, pattern: Constant, operand: Operand, bound: Bound) -> Iterator[Bound]:
-    definition, moves = _through_moves(view, operand.definition)
+def _match_constant(view: View, pattern: Constant, operand: Operand, bound: Bound, bits: int) -> Iterator[Bound]:
+    definition, moves = _through_moves(view, operand.definition, bits)
     if definition < 0:
         return
     i = view.instructions[definition]
@@ -359,7 +392,7 @@ def _match_constant(view: View, pattern: Constant, operand: Operand, bound: Boun
         found = i.imm & 0xFFFFFFFF
     else:
         return
-    with_constant = _constant(pattern, found, bound)
+    with_constant = _constant(pattern, found & ((1 << bits) - 1), bound)
     if with_constant is None:
         return
     for at in (*moves, definition):  # a load of the constant that serves nothing else goes with it

@@ -37,7 +37,7 @@ def recognize_loads(view: View, layout: Layout, admissible: Callable[[Values], s
         parts: list[_Part] = []
         taken: set[int] = set()
         if _collect(view, root, 0, 64, parts, taken) and (
-            settled := settle(view, root, attrs.evolve(NOTHING, taken=frozenset(taken)))
+            settled := settle(view, root, NOTHING.taking(*taken))
         ):
             made = _fields(view, parts, settled.dst, settled.temporaries, settled.indices[0])
             if made and admissible(Values(made)) is None:

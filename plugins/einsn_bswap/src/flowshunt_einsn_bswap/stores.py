@@ -109,7 +109,7 @@ def _match(
     stores = {byte.index for byte in run}
     taken = frozenset().union(*(byte.serving for byte in run), stores)
     # Steps that other instructions read as well stay; nothing of the idiom may then come after them.
-    settled = settle(view, last, attrs.evolve(NOTHING, taken=taken))
+    settled = settle(view, last, NOTHING.taking(*taken))
     if settled is None:
         return None
     start = settled.indices[0]
