@@ -12,7 +12,7 @@ from flowshunt_ebpf.cli.source import read_object, read_program
 from flowshunt_ebpf.cli.subject import plain
 from flowshunt_ebpf.contexts.layout import CONTEXTS
 from flowshunt_ebpf.program import Program
-from flowshunt_ebpf.verifier import Limits, VerifierVerdict, verify
+from flowshunt_ebpf.verifier import Limits, VerifierVerdict, verify_cached
 
 _REJECTED: Final = 1
 _UNREADABLE: Final = 2
@@ -111,7 +111,7 @@ def verify_command(
         row: dict[str, Any] = {"name": each, "error": None}
         try:
             program = _typed(found, context)
-            verdict = verify(program, limits=allowed)
+            verdict = verify_cached(program, limits=allowed)
             row |= _row(program, verdict, verbose=verbose and as_json)
             if against is not None:
                 row["kernel"] = _kernel(program, verbose=verbose)
@@ -199,6 +199,8 @@ def _show(row: Mapping[str, Any], program: Program, verdict: VerifierVerdict, *,
     if effort.instructions:
         work = f"{effort.instructions} looked at, {effort.states} states kept, {effort.seconds:.2f} s"
         click.echo(f"  {len(program)} instructions, {work}")
+    elif verdict.accepted:
+        click.echo(f"  {len(program)} instructions; the verdict is kept from before")
     facts = verdict.facts
     if facts is None:
         return
