@@ -91,8 +91,15 @@ class _Writer(BlockWriter):
 
     def program(self, count: int) -> None:
         self.emit(mov64(CONTEXT, 1))
+        self.emit(Instruction(LD_IMM64, 1, PSEUDO_MAP_IDX_VALUE, 0, 3))
+        unknown = set(self.rng.sample(POOL, 6))
         for slot in POOL:
-            self.store_immediate(R10, slot, 8)
+            if slot in unknown:
+                size = self.rng.choice((1, 2, 4, 8, 8, 8))
+                self.load(2, 1, self.rng.randrange(GLOBALS.value_size // size) * size, size)
+                self.emit(Instruction(STX | MEM | DW, R10, 2, slot))
+            else:
+                self.store_immediate(R10, slot, 8)
         for slot in range(BUFFER, BUFFER + 32, 8):
             self.store_immediate(R10, slot, 8)
         self.constant(COUNTER)
@@ -108,10 +115,17 @@ class _Writer(BlockWriter):
             self.numbers, self.numbers, self.compared, self.compared, self.stack_index, self.stack_index,
             self.map_value, self.map_value, self.array_value, self.packet_fixed, self.packet_fixed, self.packet_index,
             self.packet_index, self.spilled_pointer, self.helper_memory, self.record, self.updated, self.function,
-            self.context_fields, self.atomic, self.resized,
+            self.context_fields, self.atomic, self.resized, self.related,
         ]  # fmt: skip
         if self.depth < 2:
-            blocks += [self.either, self.counted_loop, self.counted_loop, self.callback_loop, self.open_loop]
+            blocks += [
+                self.either,
+                self.either_checked,
+                self.counted_loop,
+                self.counted_loop,
+                self.callback_loop,
+                self.open_loop,
+            ]
         self.rng.choice(blocks)()
 
     # Numbers
@@ -198,6 +212,11 @@ class _Writer(BlockWriter):
         self.index(3, most, end, step=size)
         self.moved(R10, 3, 1)
         bottom = -(most + size) if most + size <= 64 else -64
+        if most <= 31 and self.chance(0.25):
+            self.emit(Instruction(STX | MEM | DW, R10, 1, POINTER))
+            self.index(3, 16, end, step=size)
+            self.emit(ldx(DW, 1, R10, POINTER), Instruction(ALU64 | ADD | X, 1, 3))
+            bottom -= 16 if not self.slip() else 8
         if self.chance(0.3):
             self.emit(Instruction(ALU64 | ADD | K, 1, 0, 0, self.off(bottom)))
             self.access(1, 0, size)
@@ -243,6 +262,11 @@ class _Writer(BlockWriter):
         self.index(3, most, end, step=size if self.chance(0.7) else 1)
         self.emit(ldx(DW, base, R10, POINTER))
         self.moved(base, 3, 1)
+        if most + size + 8 <= total and self.chance(0.3):
+            self.emit(Instruction(STX | MEM | DW, R10, 1, POINTER))
+            self.index(3, 8, end, step=size)
+            self.emit(ldx(DW, 1, R10, POINTER), Instruction(ALU64 | ADD | X, 1, 3))
+            most += 8 if not self.slip() else 0
         self.access(1, self.off(max(total - size - most, 0)), size)
 
     def array_value(self) -> None:
@@ -258,11 +282,15 @@ class _Writer(BlockWriter):
     def packet_ends(self) -> None:
         self.emit(ldx(W, DATA, CONTEXT, self.data_offset), ldx(W, END, CONTEXT, self.end_offset))
 
-    def check_packet(self, pointer: int, fail: int) -> None:
-        """Go on only where `pointer` is not behind the packet's end."""
+    def check_packet(self, pointer: int, fail: int) -> int:
+        """Go on only where `pointer` is not behind the packet's end; gives the bytes behind it that are proved, 0 or 1.
+
+        Each comparison in each direction; by mistake, one that proves a byte less than is said.
+        """
         if self.slip():
-            return
-        strict = self.slip()  # by mistake: a comparison that is one byte short, or demands one byte more
+            return 0
+        strict = self.chance(0.3)
+        more = int(strict) if not self.slip() else 1
         kind = self.rng.randrange(4)
         if kind == 0:
             self.branch(JGE if strict else JGT, pointer, END, 0, fail)
@@ -276,6 +304,7 @@ class _Writer(BlockWriter):
                 self.branch(JGT if strict else JGE, END, pointer, 0, fine)
             self.goto(fail)
             self.place(fine)
+        return more
 
     def packet_fixed(self) -> None:
         end = self.label()
@@ -283,10 +312,10 @@ class _Writer(BlockWriter):
         if self.chance(0.5):
             self.packet_ends()
         self.emit(mov64(2, DATA), Instruction(ALU64 | ADD | K, 2, 0, 0, length))
-        self.check_packet(2, end)
+        proved = length + self.check_packet(2, end)
         for _ in range(self.rng.randrange(1, 3)):
-            size = self.rng.choice([s for s in (1, 2, 4, 8) if s <= length])
-            at = self.rng.choice((length - size, self.rng.randrange(length - size + 1)))
+            size = self.rng.choice([s for s in (1, 2, 4, 8) if s <= proved])
+            at = self.rng.choice((proved - size, self.rng.randrange(proved - size + 1)))
             if self.chance(0.3):
                 self.emit(mov64(1, 2))
                 self.access(1, self.off(at - length), size, register=3)
@@ -300,18 +329,40 @@ class _Writer(BlockWriter):
         size = self.rng.choice((1, 1, 2, 4, 8))
         self.index(3, self.rng.choice((0, 1, 15, 31, 63, 255, 4095, 65535)), end)
         extra = self.rng.choice((0, 0, 14, 20))
-        self.moved(DATA, 3, 1)
+        stale = self.slip()  # by mistake: what was proved before the pointer was moved on
+        if stale or self.chance(0.1):
+            self.emit(mov64(1, DATA), Instruction(ALU64 | ADD | K, 1, 0, 0, extra + 14))
+            self.check_packet(1, end)
+            self.emit(mov64(1, DATA))
+            self.emit(Instruction(ALU64 | ADD | X, 1, 3))
+        else:
+            self.moved(DATA, 3, 1)
         if extra:
             self.emit(Instruction(ALU64 | ADD | K, 1, 0, 0, extra))
+        if self.chance(0.25):  # a second number on top
+            self.emit(Instruction(STX | MEM | DW, R10, 1, POINTER))
+            self.index(3, self.rng.choice((0, 3, 60)), end)
+            self.emit(ldx(DW, 1, R10, POINTER), Instruction(ALU64 | ADD | X, 1, 3))
         room = self.rng.choice((size, size, size + 4, 16))
-        if self.chance(0.5):
+        form = self.rng.random()
+        if stale:
+            self.access(1, 0, size, register=4)
+        elif form < 0.4:
             self.emit(mov64(2, 1), Instruction(ALU64 | ADD | K, 2, 0, 0, room))
-            self.check_packet(2, end)
-            self.access(1, self.off(self.rng.choice((0, room - size))), size, register=4)
-        else:
+            proved = room + self.check_packet(2, end)
+            self.access(1, self.off(self.rng.choice((0, proved - size))), size, register=4)
+        elif form < 0.8:
             self.emit(Instruction(ALU64 | ADD | K, 1, 0, 0, room))
             self.check_packet(1, end)
             self.access(1, self.off(-size if self.chance(0.5) else -room), size, register=4)
+        else:  # two pointers, moved by two numbers; what is proved of one says nothing of the other
+            self.emit(Instruction(STX | MEM | DW, R10, 1, POINTER))
+            self.index(3, self.rng.choice((0, 1, 31)), end)
+            self.emit(mov64(2, DATA), Instruction(ALU64 | ADD | X, 2, 3), ldx(DW, 1, R10, POINTER))
+            one, other = (1, 2) if not self.slip() else (2, 1)
+            self.emit(mov64(4, one), Instruction(ALU64 | ADD | K, 4, 0, 0, room))
+            self.check_packet(4, end)
+            self.access(one if not self.slip() else other, self.off(room - size), size, register=4)
         self.place(end)
 
     def resized(self) -> None:
@@ -441,6 +492,47 @@ class _Writer(BlockWriter):
             self.block()
             self.place(end)
         self.depth -= 1
+
+    def either_checked(self) -> None:
+        """Two ways that meet; what each proves of the packet is used behind them: the less of both holds."""
+        other, meet, end = self.label(), self.label(), self.label()
+        self.packet_ends()
+        lengths = [self.rng.choice((6, 14, 20, 34)) for _ in range(2)]
+        self.source(2)
+        self.pooled(3)
+        self.emit(mov64(4, DATA), Instruction(ALU64 | AND | K, 3, 0, 0, 7), Instruction(ALU64 | ADD | X, 4, 3))
+        self.branch(self.rng.choice((JEQ, JGT, JNE)), 2, None, self.immediate(), other)
+        for length, start in zip(lengths, (None, other), strict=True):
+            if start is not None:
+                self.place(start)
+            self.emit(mov64(1, 4), Instruction(ALU64 | ADD | K, 1, 0, 0, length))
+            self.check_packet(1, end)
+            if start is None:
+                self.goto(meet)
+        self.place(meet)
+        proved = (min if not self.slip() else max)(lengths)
+        size = self.rng.choice((1, 2, 4))
+        self.access(4, proved - size, size, register=3)
+        self.place(end)
+
+    def related(self) -> None:
+        """A number that on one way is the same as another one; on the other way it is not."""
+        rng = self.rng
+        other, meet, end = self.label(), self.label(), self.label()
+        self.source(3)
+        self.pooled(2)
+        self.pooled(4)
+        self.branch(rng.choice((JEQ, JGT, JLT, JNE)), 4, None, self.immediate(), other)
+        self.emit(mov64(5, 2))
+        self.goto(meet)
+        self.place(other)
+        self.emit(mov64(5, 3) if not self.chance(0.3) else mov64(5, 2))
+        self.place(meet)
+        mistaken = self.slip()
+        self._unsigned(2 if mistaken else 5, 0, 15, end)
+        self.emit(mov64(1, R10), Instruction(ALU64 | ADD | X, 1, 5 if not self.chance(0.1) else 2))
+        self.access(1, -16, 1, register=4)
+        self.place(end)
 
     def counted_loop(self) -> None:
         head, end = self.label(), self.label()

@@ -6,13 +6,13 @@ lie in the bounds that the verdict's facts claim.
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import attrs
 
 from flowshunt.errors import InputError
-from flowshunt_ebpf.contexts.layout import BY_TYPE, Context
+from flowshunt_ebpf.contexts.layout import BY_TYPE, XDP, Context
 from flowshunt_ebpf.maps.create import create_all
 from flowshunt_ebpf.native.fault import FaultKind
 from flowshunt_ebpf.native.image import Image, prepare
@@ -63,17 +63,22 @@ class Bench:
             machine = self._machines[context.name] = Machine(context, self.maps)
         return machine
 
-    def fill(self, machine: Machine, rng: random.Random) -> None:
-        """A random packet, random contents of maps."""
+    def fill(self, machine: Machine, rng: random.Random, near: Sequence[int]) -> None:
+        """A random packet, random contents of maps: often numbers that the program compares with, or next to them."""
         array, table, _, variables = self.maps
         for key in range(4):
-            array.update(key.to_bytes(4, "little"), _contents(rng, 48))
-        variables.update(bytes(4), _contents(rng, 40))
+            array.update(key.to_bytes(4, "little"), _contents(rng, near, 48))
+        variables.update(bytes(4), _contents(rng, near, 40))
         table.clear()
         for key in range(6):
             if rng.random() < 0.7:
-                table.update(key.to_bytes(4, "little"), _contents(rng, 24))
-        machine.set_packet(_contents(rng, rng.choice((14, 20, 33, 34, 60, 64, 100, 300, 1500))))
+                table.update(key.to_bytes(4, "little"), _contents(rng, near, 24))
+        size = rng.choice((14, 20, 34, 60, 64, 100, 1500))
+        if rng.random() < 0.6:
+            size = min(max(rng.choice(near) + rng.choice((-1, 0, 1)), 0), 1500) or 14
+        machine.set_packet(_contents(rng, near, size))
+        field = "ingress_ifindex" if machine.context is XDP else "mark"
+        machine.set_context({field: rng.choice(near) & 0xFFFFFFFF})
 
     def prepare(self, program: Program) -> Image:
         """A program ready to run on the machine for its context."""
@@ -84,8 +89,9 @@ class Bench:
         machine = self.machine(image.context)
         interpreter = WatchedInterpreter(image, machine, Claims(facts))
         rng = random.Random(seed)
+        near = sorted({abs(i.imm) & 0xFFFFFFFF for i in image.program.instructions} | {1, 14})
         for _ in range(runs):
-            self.fill(machine, rng)
+            self.fill(machine, rng, near)
             before = machine.packet()
             try:
                 outcome = interpreter.run(budget=BUDGET)
@@ -103,14 +109,18 @@ class Bench:
         return None
 
 
-def _contents(rng: random.Random, size: int) -> bytes:
-    """Bytes that are small, at an edge, or anything."""
+def _contents(rng: random.Random, near: Sequence[int], size: int) -> bytes:
+    """Bytes that are anything, at an edge, or words that the program compares with."""
     kind = rng.random()
-    if kind < 0.5:
+    if kind < 0.3:
         return rng.randbytes(size)
-    if kind < 0.8:
+    if kind < 0.5:
         return bytes(rng.choice((0, 0, 1, 2, 7, 8, 31, 0x7F, 0x80, 0xFF)) for _ in range(size))
-    return bytes([rng.choice((0, 0xFF))]) * size
+    if kind < 0.55:
+        return bytes([rng.choice((0, 0xFF))]) * size
+    words = [rng.choice(near) + rng.choice((-1, 0, 0, 1)) for _ in range(min(size, 64) // 8 + 1)]
+    data = b"".join((word & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "little") for word in words)
+    return (data + bytes(max(size - len(data), 0)))[:size]
 
 
 def try_programs(seeds: Iterable[int], *, runs: int = 4, accepted: int | None = None) -> Tally:
