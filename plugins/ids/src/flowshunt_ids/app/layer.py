@@ -421,7 +421,9 @@ class AppLayer:
             answer = self._evaluate(flow, mine, opened, transaction, direction, progress)
             if answer is None:
                 continue
-            if not (answer and mine.repeats):
+            if answer and mine.again is not None and progress > mine.again:
+                opened[rule] = 0
+            elif not (answer and mine.repeats):
                 del opened[rule]
                 closed.add(rule)
             if answer:

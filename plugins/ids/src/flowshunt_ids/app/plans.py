@@ -30,12 +30,20 @@ class Step:
 
 @attrs.frozen(eq=False)
 class TransactionRule:
-    """A rule on transactions of one protocol in one direction. payload: matches the stream around the transaction."""
+    """A rule on transactions of one protocol in one direction.
+
+    Attributes:
+        payload: matches the stream around the transaction.
+        repeats: it matches again where a step of it holds again.
+        again: the progress from past which on it matches at every look: so does Suricata with rules whose contents are
+            all negated; None: once.
+    """
 
     number: int
     steps: tuple[Step, ...]
     payload: Callable[[bytes], bool] | None
     repeats: bool
+    again: int | None = None
 
 
 class RuleTable:
@@ -261,8 +269,23 @@ class Planner:
             steps.sort(key=lambda step: (step[0], step[2].repeats, step[1]))
         payload = _with_variables(self._matcher(rule.payload), variables) if rule.payload else None
         return TransactionRule(
-            number, tuple(step for _, _, step in steps), payload, any(step.repeats for _, _, step in steps)
+            number,
+            tuple(step for _, _, step in steps),
+            payload,
+            any(step.repeats for _, _, step in steps),
+            self._negated_progress(rule, name, direction) if scanned is None else None,
         )
+
+    def _negated_progress(self, rule: Rule, name: str, direction: int) -> int | None:
+        """The progress of the buffer with the longest negated content; None: there is none."""
+        longest, found = 0, None
+        for each in rule.buffers:
+            buffer = self._registry.buffers[each.buffer]
+            progress = buffer.progress_of(name)[direction]
+            for match in each.matches if name in buffer.protocols else ():
+                if isinstance(match, Content) and match.negated and len(match.pattern) > longest:
+                    longest, found = len(match.pattern), progress
+        return found
 
     def _prepared(self, matches: BufferMatches) -> list[Callable[[bytes], bytes]]:
         made = []

@@ -470,7 +470,6 @@ class HttpParser:
             side.left = -1
             side.step = self._response_body
             return True
-        begin = side.at
         line = self._line(side)
         if line is None:
             self._too_long(side, TO_CLIENT)
@@ -482,14 +481,11 @@ class HttpParser:
             following = side.pending[side.at : side.at + 1]
             if following == b"H" or (following and len(text) <= 2):
                 return True
-            # What does not look like a response line is a body, as it is to browsers.
-            transaction.event(
-                TO_CLIENT, "unable_to_match_response_to_request" if not transaction.line else "response_invalid"
-            )
-            side.at = side.scanned = begin
-            self._advance(transaction, TO_CLIENT, BODY)
-            side.left = -1
-            side.step = self._response_body
+            # What does not look like a response line is a body, as it is to browsers, up to the end of what came.
+            self._add_body(TO_CLIENT, transaction, line)
+            if side.at == len(side.pending):
+                self._advance(transaction, TO_CLIENT, BODY)
+                self._complete_response(transaction)
             return True
         transaction.status_line = text
         version, _space, rest = _split(text.lstrip(_SPACES))
@@ -510,7 +506,7 @@ class HttpParser:
             return self._unanswered.pop(0)
         transaction = self._new()
         self._unanswered.remove(transaction)
-        transaction.uri = transaction.target = b"/libhtp::request_uri_not_seen"
+        transaction.target = b"/libhtp::request_uri_not_seen"
         transaction.event(TO_CLIENT, "unable_to_match_response_to_request")
         self._advance(transaction, TO_SERVER, COMPLETE)
         return transaction
