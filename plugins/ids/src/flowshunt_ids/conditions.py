@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from flowshunt.engine import InspectionBatch
 from flowshunt_ids.datasets import Datasets
 from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
-from flowshunt_ids.layout import NO_BYTES, SIDE_STARTED
+from flowshunt_ids.layout import NO_BYTES
 from flowshunt_ids.rules.language import TransformKeyword
 from flowshunt_ids.rules.rule import BufferMatches, Rule
 
@@ -102,7 +102,7 @@ def _stream_size(view: PacketView, value: Any) -> bool:
         view.source.sides[2 * view.slot + 1 - view.direction],
     )
     flags = int(header["tcp_flags"])
-    known = (bool(sender["flags"] & SIDE_STARTED), bool(receiver["flags"] & SIDE_STARTED))
+    known = (int(sender["start"]) != 0, int(receiver["start"]) != 0)
     if not any(known):
         return False
     length = int(header["payload_length"]) + (flags & 1) + (flags >> 1 & 1)
