@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from flowshunt.errors import InputError
-from flowshunt.insn import DW, encode, exit_, ldx, mov64, mov64_imm
+from flowshunt.insn import DW, JLT, encode, exit_, jmp_imm, ldx, mov64, mov64_imm
 from flowshunt_ebpf.cli.group import bpf
 
 COUNTER = """
@@ -71,8 +71,17 @@ def test_run_gives_json(counter):
 def test_a_stopped_run_says_where_and_has_status_1(tmp_path):
     file = tmp_path / "bad.s"
     file.write_text("r0 = *(u64 *)(r1 + 8)\nexit\n")
-    text = call("run", str(file), "--packet", "00112233", status=1)
+    text = call("run", str(file), "--packet", "00112233", "--runner", "interpret", status=1)
     assert "instruction 0: stopped: it accessed memory that is not its own" in text
+
+
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_the_host_runs_nothing_that_is_rejected(tmp_path, command):
+    file = tmp_path / "bad.s"
+    file.write_text("r0 = *(u64 *)(r1 + 8)\nexit\n")
+    text = call(command, str(file), status=1)
+    assert "the verifier rejects it: program main, instruction 0" in text
+    assert "returned" not in text
 
 
 @pytest.mark.parametrize(
@@ -142,20 +151,18 @@ def test_bench_prints_ratios(counter):
         "3",
         "--seconds",
         "0.002",
-        "--verdict",
-        "none",
     )
     found = json.loads(call(*args, "--json"))
     assert [row["name"] for row in found["runners"]] == ["host", "interpret"]
     assert found["runners"][0]["ratio"] == 1
     assert 0 < found["runners"][1]["ratio"] < 1
     assert found["runners"][0]["native_bytes"] > 0
-    assert "checked at run time" in found["native_code"]
+    assert found["verifier"] == "flowshunt"
 
 
 @pytest.mark.parametrize("runner", ["interpret", "host", "unicorn-x86_64", "unicorn-arm64"])
 def test_conformance_speaks_the_suites_protocol(runner):
-    program = encode((ldx(DW, 0, 1, 0), exit_())).hex(" ")
+    program = encode((mov64_imm(0, 0), jmp_imm(JLT, 2, 8, 1), ldx(DW, 0, 1, 0), exit_())).hex(" ")
     memory = struct.pack("<Q", 0x1122334455667788).hex(" ")
     assert call("conformance", memory, "--runner", runner, stdin=program + "\n") == "1122334455667788\n"
     length = encode((mov64(0, 2), exit_())).hex(" ")

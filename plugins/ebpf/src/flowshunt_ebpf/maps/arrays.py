@@ -164,11 +164,13 @@ class MapArrayMap(_HandleArray):
 
     def put(self, index: int, inner: Map | None) -> None:
         """Put a map in, or take it out (None)."""
-        self.set_handle(index, inner.address if inner else 0)
-        if inner:
-            self.inner[index] = inner
-        else:
+        if inner is None:
+            self.set_handle(index, 0)
             self.inner.pop(index, None)
+        else:  # which may be empty, and so count as false
+            self.check_inner(inner)
+            self.set_handle(index, inner.address)
+            self.inner[index] = inner
 
     def inner_maps(self) -> tuple[Map, ...]:
         """See `Map.inner_maps`."""

@@ -148,6 +148,23 @@ class Map:
     def freeze(self) -> None:
         """Let nobody change its constants any more, if it has some: a program is loaded whose verdict rests on them."""
 
+    def check_inner(self, inner: "Map") -> None:
+        """Refuse a map for a map of maps whose definition says that its maps are others: programs rely on it.
+
+        As the kernel does (`bpf_map_meta_equal`; arrays have the same number of entries, too).
+        """
+        template = self.definition.inner
+        if template is None:
+            return
+        held = inner.definition
+        facts = ["type", "key_size", "value_size", "flags"]
+        if held.type in (MapType.ARRAY, MapType.PERCPU_ARRAY):
+            facts.append("max_entries")
+        for fact in facts:
+            here, there = getattr(template, fact), getattr(held, fact)
+            if here != there:
+                raise self.wrong(f"map {inner.name} has {fact} {there}, not {here}", "put maps in that are as declared")
+
     def inner_maps(self) -> tuple["Map", ...]:
         """The maps that are in it now."""
         return ()

@@ -138,6 +138,7 @@ class MapHashMap(HashMap):
             self.delete(key)
             self.inner.pop(key, None)
         else:
+            self.check_inner(inner)
             self._refused(self._call(h.UPDATE, self._key(key), struct.pack("<Q", inner.address)), "update")
             self.inner[key] = inner
         self.version += 1

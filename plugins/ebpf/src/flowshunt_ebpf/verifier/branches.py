@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from flowshunt.insn import JEQ, JGE, JGT, JLE, JLT, JMP, JNE, Instruction, X
 from flowshunt_ebpf.verifier.arithmetic import uninitialised
-from flowshunt_ebpf.verifier.memory import MAX_OFFSET, MAX_PACKET_OFFSET
+from flowshunt_ebpf.verifier.memory import MAX_PACKET_OFFSET
 from flowshunt_ebpf.verifier.scalar import Scalar, const, decide, refine, refine_not
 from flowshunt_ebpf.verifier.values import (
     MAP_KEY,
@@ -153,8 +153,8 @@ def _proved(state: "State", pointer: Value, more: int) -> None:
 def _null(state: "State", target: int, pointer: Value, op: int) -> tuple["State | None", "State | None"]:
     """A pointer compared with 0."""
     if not pointer.nullable:
-        sure = pointer.kind in _NEVER_NULL and pointer.scalar.umax < MAX_OFFSET and pointer.offset > -MAX_OFFSET
-        if sure and pointer.scalar.is_const:
+        # An address in front of its memory might wrap round.
+        if pointer.kind in _NEVER_NULL and pointer.scalar is ZERO and pointer.offset >= 0:
             jumps = op == JNE
             state.index = target if jumps else state.index + 1
             return (None, state) if jumps else (state, None)

@@ -17,6 +17,8 @@ def shape(state: State) -> tuple[Any, ...]:
     for frame in state.frames:
         add(frame.call)
         add(frame.callback)
+        if frame.callback:
+            add(len(frame.entered[0]))
         for value in frame.registers:
             if value is None:
                 add(None)
@@ -71,9 +73,12 @@ def covers(old: State, new: State) -> bool:
             found = there[1] if there is not None and there[0] == size else now.stack.load(offset, size)
             if found is None or not _value_covers(a, found, ids):
                 return False
-    for one, other in zip(old.references, new.references, strict=True):
-        if ids.setdefault(one[0], other[0]) != other[0]:
-            return False
+    held = [(old.references, new.references)]
+    held += [(a.entered[0], b.entered[0]) for a, b in zip(old.frames, new.frames, strict=True) if a.callback]
+    for theirs, ours in held:
+        for one, other in zip(theirs, ours, strict=True):
+            if ids.setdefault(one[0], other[0]) != other[0]:
+                return False
     if old.lock is None or new.lock is None:
         return old.lock is new.lock
     return old.lock[0] is new.lock[0] and ids.setdefault(old.lock[1], new.lock[1]) == new.lock[1]
