@@ -1,4 +1,4 @@
-"""A progress bar over bytes read, on a terminal only."""
+"""Progress, on a terminal only: a bar over bytes read, and a line about what is being done."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,3 +25,14 @@ def reading_bar(quiet: bool) -> Iterator[Callable[[str, int, int | None], None]]
             bar.update(tasks[what], completed=done, total=total)  # type: ignore[arg-type]
 
         yield show
+
+
+@contextmanager
+def working(what: str, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A function that shows what is being done on standard error; it does nothing off a terminal."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status(what) as status:
+        yield lambda text: status.update(f"{what}: {text}")
