@@ -4,7 +4,8 @@ import attrs
 import pytest
 
 from flowshunt_ebpf.asm import assemble
-from flowshunt_ebpf.contexts.layout import TC
+from flowshunt_ebpf.contexts.layout import TC, XDP
+from flowshunt_ebpf.native.verdict import digest
 from flowshunt_ebpf.verifier import Limits, cache, verify, verify_cached
 
 TEXT = ".type xdp\n.map m array key=4 value=8 entries=4\ncall bpf_get_prandom_u32\nr0 &= 1\nexit"
@@ -77,7 +78,7 @@ def test_a_verdict_of_another_program_counts_for_nothing(folder):
     program, unsafe = assemble(TEXT), assemble(".type xdp\ncall bpf_get_prandom_u32\nr0 = *(u64 *)(r0 + 0)\nexit")
     verify_cached(program)
     (file,) = kept(folder)
-    name = cache._name(unsafe, verify_context(unsafe), Limits())
+    name = cache._name(unsafe, XDP, Limits(), digest(unsafe, XDP))
     (folder / name).write_bytes(file.read_bytes())
     assert not verify_cached(unsafe).accepted
 
@@ -97,9 +98,3 @@ def test_a_key_that_others_can_read_is_made_anew(folder):
     assert looked_at(program)
     assert (folder / "key").read_bytes() != old
     assert not looked_at(program)
-
-
-def verify_context(program):
-    from flowshunt_ebpf.native.image import context_of
-
-    return context_of(program)

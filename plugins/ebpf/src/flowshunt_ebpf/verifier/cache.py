@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import attrs
 
+from flowshunt import insn
 from flowshunt.cache import cache_folder, is_private
 from flowshunt_ebpf.contexts.layout import Context
 from flowshunt_ebpf.native.image import context_of
@@ -40,8 +41,9 @@ def verify_cached(program: Program, *, context: Context | None = None, limits: L
     """As `verify`, but an acceptance of before is taken up again. Rejections are found anew."""
     context = context or context_of(program)
     limits = limits or Limits()
-    name = _name(program, context, limits)
-    kept = _read(name, program, context)
+    about = digest(program, context)
+    name = _name(program, context, limits, about)
+    kept = _read(name, program, about)
     if kept is not None:
         return kept
     verdict = verify(program, context=context, limits=limits)
@@ -50,12 +52,12 @@ def verify_cached(program: Program, *, context: Context | None = None, limits: L
     return verdict
 
 
-def _name(program: Program, context: Context, limits: Limits) -> str:
+def _name(program: Program, context: Context, limits: Limits, about: bytes) -> str:
     """A hash of all that a verdict depends on, the verifier itself included."""
     parts = (
-        _verifier_hash(), digest(program, context).hex(), context.name, int(program.type), program.attach_type,
+        _verifier_hash(), about.hex(), context.name, int(program.type), program.attach_type,
         program.license, program.functions, sorted(program.poisoned), limits,
-        [(d.name, d.value_type_id, d.flags) for d in program.maps], hashlib.sha256(program.btf).hexdigest(),
+        [attrs.evolve(d, contents=None) for d in program.maps], hashlib.sha256(program.btf).hexdigest(),
     )  # fmt: skip
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
@@ -65,8 +67,9 @@ def _verifier_hash() -> str:
     """A hash of the code that verdicts come from."""
     whole = hashlib.sha256()
     package = Path(__file__).parents[1]
-    for folder in ("verifier", "program", "contexts", "elf", "native"):
-        for file in sorted((package / folder).glob("*.py")):
+    folders = [package / name for name in ("verifier", "program", "contexts", "elf", "native")]
+    for folder in (*folders, Path(insn.__file__).parent):
+        for file in sorted(folder.glob("*.py")):
             whole.update(file.name.encode() + b"\0" + file.read_bytes())
     with suppress(PackageNotFoundError):
         whole.update(version("flowshunt-core").encode())
@@ -117,7 +120,7 @@ def _seal(key: bytes, name: str, data: bytes) -> bytes:
     return hmac.new(key, name.encode() + b"\0" + data, hashlib.sha256).digest()
 
 
-def _read(name: str, program: Program, context: Context) -> VerifierVerdict | None:
+def _read(name: str, program: Program, about: bytes) -> VerifierVerdict | None:
     folder = _folder()
     key = _key(folder) if folder is not None else None
     if folder is None or key is None:
@@ -134,7 +137,7 @@ def _read(name: str, program: Program, context: Context) -> VerifierVerdict | No
         facts = _facts(json.loads(body), len(program.instructions))
     except (ValueError, TypeError, KeyError):
         return None
-    said = VerifierVerdict(True, digest(program, context), VERIFIER, writes_packet=facts.writes_packet, facts=facts)
+    said = VerifierVerdict(True, about, VERIFIER, writes_packet=facts.writes_packet, facts=facts)
     return issue(said)
 
 
