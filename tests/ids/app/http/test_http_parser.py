@@ -164,6 +164,16 @@ def test_a_body_goes_on_behind_a_gap_and_a_head_does_not():
     assert parser.transactions[-1].progress[TO_SERVER] < COMPLETE
 
 
+def test_a_gap_beyond_a_body_ends_the_message():
+    parser = HttpParser(Context(wants=frozenset({"files"})), HttpSettings())
+    parser.data(TO_SERVER, REQUEST + REQUEST)
+    parser.data(TO_CLIENT, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
+    parser.gap(TO_CLIENT, 100)
+    parser.data(TO_CLIENT, RESPONSE)
+    assert [each.status for each in parser.transactions] == [b"200", b"200"]
+    assert parser.transactions[0].files[0].state == "truncated"
+
+
 def test_a_tunnel_is_handed_on():
     parser = HttpParser(Context(), HttpSettings())
     parser.data(TO_SERVER, b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -55,6 +55,7 @@ class AppFlow:
         "held",
         "held_bytes",
         "known",
+        "others",
         "over",
         "parser",
         "protocol",
@@ -71,6 +72,7 @@ class AppFlow:
         self.over = [False, False]
         self.known = [NEVER, NEVER]
         self.asked: set[int] = set()
+        self.others: dict[int, str] = {}
         self.recent: tuple[list[bytes], list[bytes]] = ([], [])
         self.recent_bytes = [0, 0]
 
@@ -141,10 +143,15 @@ class AppLayer:
         self._fresh: list[AppFlow] = []
         self.counters = {"flows": 0, "transactions": 0, "parser_errors": 0, "transactions_given_up": 0}
 
-    def protocol_of(self, slot: int) -> str:
-        """The protocol of a flow; "" where it is not known (yet), `FAILED` where none was recognized."""
+    def protocol_of(self, slot: int, direction: int | None = None) -> str:
+        """The protocol of a flow; "" where it is not known (yet), `FAILED` where none was recognized.
+
+        direction: what one side seems to speak, where that matters.
+        """
         flow = self._flows.get(slot)
-        return flow.protocol if flow is not None else ""
+        if flow is None:
+            return ""
+        return flow.protocol if direction is None else flow.others.get(direction, flow.protocol)
 
     def known_since(self, slot: int) -> tuple[int, int]:
         """For each direction the row of this batch from which on a flow's protocol is known; -1: before; or `NEVER`."""
@@ -209,6 +216,7 @@ class AppLayer:
         if flow.protocol:
             if flow.known[direction] == NEVER:
                 self._known(flow, direction, row)
+                self._recognize_other(flow, slot, direction, data, flows)
             if flow.parser is not None:
                 self._parse(flow, direction, data)
             return
@@ -246,6 +254,14 @@ class AppLayer:
     def _known(self, flow: AppFlow, direction: int, row: int) -> None:
         flow.known[direction] = row
         self._fresh.append(flow)
+
+    def _recognize_other(self, flow: AppFlow, slot: int, direction: int, data: bytes, flows: Any) -> None:
+        """Note where the side that speaks second seems to speak another protocol than the first."""
+        record = flows[slot]
+        ports = int(record["source_port"]), int(record["destination_port"])
+        name = self._recognizers[int(record["protocol"])].look(data, direction, ports)
+        if name and name != flow.protocol:
+            flow.others[direction] = name
 
     def _give_up(self, flow: AppFlow, slot: int, outcome: Outcome) -> None:
         flow.protocol = FAILED

@@ -250,7 +250,7 @@ class AppStage:
             return False
         if question.once and not self.layer.first_time(slot, rule, direction):
             return False
-        return question.holds(self.layer.protocol_of(slot))
+        return question.holds(self.layer.protocol_of(slot, direction if question.by_direction else None))
 
 
 @attrs.frozen

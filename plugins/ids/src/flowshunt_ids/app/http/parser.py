@@ -85,14 +85,16 @@ class HttpParser:
         """See `Parser`: a body goes on behind a hole, anything else does not."""
         side = self._sides[direction]
         transaction = self._current(direction)
-        if side.step in (self._request_body, self._response_body) and (side.left < 0 or side.left > size):
-            if side.left > 0:
-                side.left -= size
+        if side.step in (self._request_body, self._response_body):
             files = self._files[direction]
             if files is not None:
                 files.lost()
+            if side.left > 0:
+                side.left = max(0, side.left - size)
             if transaction is not None:
                 transaction.changed[direction] = True
+            if side.left == 0:
+                self._run(direction)
             return
         self._die(direction)
 
