@@ -162,8 +162,10 @@ def prove_site(
     live = live_out & live_set.ALL_REGISTERS
     site = Replacement(tuple(original), tuple(rewritten), live, lost, tuple(disjoint))
     found = _site(site, prover)
+    if isinstance(found, Proof):
+        return found
     before = straight_end(context)
-    if isinstance(found, Proof) or not before:
+    if not before:
         return found
     with_context = _site(attrs.evolve(site, context=before), prover)
     return with_context if isinstance(with_context, Proof) else found
