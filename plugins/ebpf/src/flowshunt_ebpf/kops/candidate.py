@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import attrs
@@ -13,7 +13,7 @@ from flowshunt.insn import CALL_K, EXIT_K, Instruction
 from flowshunt.insn.registers import reads, writes
 from flowshunt.operation import ExtendedOperation, Match
 from flowshunt.recognition import View
-from flowshunt_ebpf.kops.encoding import checked_sequence
+from flowshunt_ebpf.kops.encoding import Meaning, meaning
 from flowshunt_ebpf.kops.motion import arrange
 from flowshunt_ebpf.kops.splice import Piece
 from flowshunt_ebpf.program import ControlFlow, Liveness, Program, control_flow, liveness
@@ -166,7 +166,7 @@ def _candidate(
             return "its place does not lie in the program"
         start = end = match.at
     try:
-        sequence = checked_sequence(operation, match.payload, program.where(start))
+        means = meaning(operation, match.payload)
     except InputError as error:
         return error.what
     if why := _entered_or_left(analysis, indices, start, end):
@@ -175,8 +175,9 @@ def _candidate(
     if isinstance(arranged, str):
         return arranged
     live_out = analysis.live.live_in[end]
-    if why := _lost(analysis, operation, match, arranged.after, live_out):
+    if why := _lost(analysis, means, match, arranged.after, live_out):
         return why
+    sequence = means.sequence
     old = program.instructions
     anchor = indices[-1] if indices else match.at
     before, after = arranged.before, arranged.after
@@ -187,7 +188,7 @@ def _candidate(
         (*before, *(-1 for _ in sequence), *after),
         (*before, *(anchor for _ in sequence), *after),
     )
-    gain = operation.gain(architecture, match.payload, features, BY_ARCHITECTURE[architecture])
+    gain = _gain(operation, match.payload, architecture, features)
     return Candidate(operation, match, piece, len(before), sequence, live_out, gain)
 
 
@@ -211,15 +212,13 @@ def _entered_or_left(analysis: Analysis, indices: tuple[int, ...], start: int, e
     return None
 
 
-def _lost(
-    analysis: Analysis, operation: ExtendedOperation, match: Match, after: tuple[int, ...], live_out: int
-) -> str | None:
+def _lost(analysis: Analysis, means: Meaning, match: Match, after: tuple[int, ...], live_out: int) -> str | None:
     """Why something that is read later would be lost; None where nothing is."""
     instructions = analysis.program.instructions
     live = _mask(live_out)
     for index in reversed(after):
         live = live & ~writes(instructions[index]) | reads(instructions[index])
-    use = operation.use(match.payload)
+    use = means.use
     written = 0
     for index in match.indices:
         written |= writes(instructions[index])
@@ -231,6 +230,11 @@ def _lost(
         if registers:
             return f"r{(registers & -registers).bit_length() - 1} is {what}, and is read afterwards"
     return None
+
+
+@lru_cache(maxsize=8192)
+def _gain(operation: ExtendedOperation, payload: int, architecture: str, features: frozenset[str]) -> float:
+    return operation.gain(architecture, payload, features, BY_ARCHITECTURE[architecture])
 
 
 def _mask(live: int) -> int:

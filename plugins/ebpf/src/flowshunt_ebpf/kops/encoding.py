@@ -8,13 +8,14 @@ has; a *call* names the operation, with a source that no plain call has. A loade
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 import attrs
 
 from flowshunt.errors import InputError
 from flowshunt.insn import ALU64, CALL_K, MOV, Instruction, K
-from flowshunt.operation import ExtendedOperation
+from flowshunt.operation import ExtendedOperation, RegisterUse
 from flowshunt.proof_sequence import broken_rule
 from flowshunt_ebpf.kops.splice import Piece, splice
 from flowshunt_ebpf.program import Program, Site
@@ -90,7 +91,10 @@ def lower(program: Program, operations: Mapping[int, ExtendedOperation]) -> Prog
                 f"install the plugin that has it; there are: {', '.join(sorted(o.name for o in operations.values()))}",
             )
         payload = sidecar_payload(i)
-        sequence = checked_sequence(operation, payload, program.where(index))
+        try:
+            sequence = meaning(operation, payload).sequence
+        except InputError as error:
+            raise InputError(error.what, program.where(index), error.way_out) from None
         pieces.append(Piece(index, index + SITE_SLOTS, sequence, (-1,) * len(sequence), (index,) * len(sequence)))
         found.append((operation, payload, len(sequence)))
         index += SITE_SLOTS
@@ -123,17 +127,31 @@ def restore(program: Program, operations: Mapping[str, ExtendedOperation]) -> Pr
     return splice(program, pieces).program
 
 
-def checked_sequence(operation: ExtendedOperation, payload: int, where: str) -> tuple[Instruction, ...]:
-    """The proof sequence of a payload. Raises InputError where the payload or the sequence is not valid."""
+@attrs.frozen
+class Meaning:
+    """What a payload says.
+
+    Attributes:
+        sequence: the proof sequence.
+        use: the registers that a site reads, writes and clobbers.
+    """
+
+    sequence: tuple[Instruction, ...]
+    use: RegisterUse
+
+
+@lru_cache(maxsize=8192)
+def meaning(operation: ExtendedOperation, payload: int) -> Meaning:
+    """What a payload says. Raises InputError where it, or the proof sequence, is not valid."""
     if why := operation.check_payload(payload):
-        raise InputError(f"the payload {payload:#x} is none of {operation.name}: {why}", where, "recognize it again")
+        raise InputError(f"the payload {payload:#x} is none of {operation.name}: {why}", way_out="recognize it again")
     sequence = operation.proof_sequence(payload)
     if why := broken_rule(sequence, operation.max_instructions):
-        raise InputError(f"the proof sequence of {operation.name} is none: {why}", where, "update the plugin")
-    return sequence
+        raise InputError(f"the proof sequence of {operation.name} is none: {why}", way_out="update the plugin")
+    return Meaning(sequence, operation.use(payload))
 
 
 def site_of(operation: ExtendedOperation, payload: int, start: int, length: int) -> Site:
     """A site of a lowered program, without native forms."""
-    use = operation.use(payload)
+    use = meaning(operation, payload).use
     return Site(start, length, operation.name, payload, use.writes | use.clobbers)

@@ -8,7 +8,7 @@ from flowshunt.errors import InputError
 from flowshunt.insn.registers import writes
 from flowshunt.operation import Disjoint, ExtendedOperation
 from flowshunt_ebpf.kops.candidate import Analysis, Candidate, Refused, candidates
-from flowshunt_ebpf.kops.encoding import site_of
+from flowshunt_ebpf.kops.encoding import meaning, site_of
 from flowshunt_ebpf.kops.overlaps import without_overlaps
 from flowshunt_ebpf.kops.proving import Native, Prover, Unproved
 from flowshunt_ebpf.kops.splice import splice
@@ -125,15 +125,17 @@ class _Rewriting:
     def run(self, program: Program) -> Rewritten:
         origin = tuple(range(len(program)))
         places: dict[Site, Place] = {site: Place(site.operation, site.payload, site.start) for site in program.sites}
+        operations = self.operations
         for _ in range(MAX_ROUNDS):
             analysis = Analysis(program)
-            found, refused = candidates(analysis, self.operations, self.architecture, self.features)
+            found, refused = candidates(analysis, operations, self.architecture, self.features)
             self._note(found, refused, origin)
             chosen, left_over = self._choose(analysis, found, origin)
             if not chosen:
                 break
             program, origin, places = self._make(program, chosen, origin, places)
-            if not left_over:
+            operations = [operation for operation in operations if operation.name in left_over]
+            if not operations:
                 break
         made = tuple(places[site] for site in program.sites)
         return Rewritten(program, origin, tuple(self.findings.values()), made, self.assumed)
@@ -154,8 +156,8 @@ class _Rewriting:
 
     def _choose(
         self, analysis: Analysis, found: Sequence[Candidate], origin: Sequence[int]
-    ) -> tuple[list[Candidate], bool]:
-        """The candidates to make now, all proved; and whether others that gain were left, for they overlap these."""
+    ) -> tuple[list[Candidate], set[str]]:
+        """The candidates to make now, all proved; and the operations that may have more once these are made."""
         worth: dict[int, float] = {}
         usable = []
         for candidate in found:
@@ -180,8 +182,7 @@ class _Rewriting:
                     self.findings[place] = attrs.evolve(self.findings[place], proved=why)
                     failed.append(candidate)
             if not failed:
-                left = [candidate for candidate in usable if not any(candidate is one for one in chosen)]
-                return chosen, any(worth[id(candidate)] > 0 for candidate in left)
+                return chosen, _interleaved(usable, chosen, worth)
             usable = [candidate for candidate in usable if not any(candidate is one for one in failed)]
 
     def _prove(self, analysis: Analysis, candidate: Candidate) -> str | None:
@@ -201,7 +202,7 @@ class _Rewriting:
             written |= writes(moved)
         same = not any(written >> r.first & 1 or written >> r.second & 1 for r in form.disjoint)
         before = instructions[analysis.straight_start(piece.start) : piece.start]
-        lost = {candidate.lead + len(candidate.sequence): operation.use(payload).clobbers}
+        lost = {candidate.lead + len(candidate.sequence): meaning(operation, payload).use.clobbers}
         failed = self.prover.rewrite(
             original, piece.instructions, candidate.live_out, lost, before, form.disjoint if same else ()
         )
@@ -240,6 +241,17 @@ class _Rewriting:
             tuple(origin[index] for index in spliced.origin),
             made,
         )
+
+
+def _interleaved(usable: Sequence[Candidate], chosen: Sequence[Candidate], worth: Mapping[int, float]) -> set[str]:
+    """The operations of candidates that gain and share no instruction with those that are made, only overlap them."""
+    made = {id(candidate) for candidate in chosen}
+    taken = {index for candidate in chosen for index in candidate.match.indices}
+    return {
+        candidate.operation.name
+        for candidate in usable
+        if id(candidate) not in made and worth[id(candidate)] > 0 and taken.isdisjoint(candidate.match.indices)
+    }
 
 
 def _place(candidate: Candidate, origin: Sequence[int]) -> Place:
