@@ -7,6 +7,7 @@ r4, which lives in rcx, where shifts have their count. Numbers: all of a narrow 
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Final
@@ -20,7 +21,7 @@ NARROW: Final = 65
 WORK: Final = 5000
 """Instructions of proof sequences that are proved of an operation beforehand, at most."""
 
-_SEARCHED: Final = 120_000
+_SEARCHED: Final = 80_000
 _POOL: Final = (1, 2, 3, 6, 7, 8, 9, 5)
 _COUNT: Final = 4  # r4 lives in rcx
 _REGISTERS: Final = (RESULT, SOURCE, TEMPORARY)
@@ -36,6 +37,28 @@ def payloads(
     """At most `limit` valid payloads of an operation, and no more than `WORK` instructions in all of their proof
     sequences: rather short ones. The same each time. `wanted`: which valid ones may be among them.
     """
+    chosen = random.Random(operation.id)
+    found = _valid(operation)
+    some: list[int] = []
+    for payload in chosen.sample(found, len(found)):
+        if wanted(payload):
+            some.append(payload)
+            if len(some) == 4 * limit:
+                break
+    lengths = {payload: len(operation.proof_sequence(payload)) for payload in some}
+    taken: list[int] = []
+    work = 0
+    for payload in sorted(some, key=lambda payload: chosen.random() * lengths[payload]):
+        work += lengths[payload]
+        if len(taken) == limit or work > WORK:
+            break
+        taken.append(payload)
+    return sorted(taken)
+
+
+@lru_cache(maxsize=64)
+def _valid(operation: ExtendedOperation) -> tuple[int, ...]:
+    """Valid payloads among the combinations of registers and numbers."""
     fields = operation.layout.fields
     registers = [field for field in fields if field.kind in _REGISTERS]
     others = [field for field in fields if field.kind not in _REGISTERS]
@@ -53,21 +76,7 @@ def payloads(
             continue
         if operation.check_payload(payload) is None:
             found[payload] = None
-    some: list[int] = []
-    for payload in chosen.sample(list(found), len(found)):
-        if wanted(payload):
-            some.append(payload)
-            if len(some) == 4 * limit:
-                break
-    lengths = {payload: len(operation.proof_sequence(payload)) for payload in some}
-    taken: list[int] = []
-    work = 0
-    for payload in sorted(some, key=lambda payload: chosen.random() * lengths[payload]):
-        work += lengths[payload]
-        if len(taken) == limit or work > WORK:
-            break
-        taken.append(payload)
-    return sorted(taken)
+    return tuple(found)
 
 
 def _combinations(choices: Sequence[Sequence[object]], chosen: random.Random) -> Iterator[tuple[object, ...]]:
