@@ -34,36 +34,40 @@ def flowshunt_hookspecs() -> Sequence[ModuleType]:
 
 @hookimpl
 def flowshunt_ids_protocols() -> "Sequence[AppProtocol]":
-    """HTTP/1.x."""
+    """HTTP/1.x and DNS."""
+    from flowshunt_ids.app.dns.protocol import DNS
     from flowshunt_ids.app.http.protocol import HTTP
 
-    return [HTTP]
+    return [HTTP, DNS]
 
 
 @hookimpl
 def flowshunt_ids_buffers() -> "Sequence[Buffer]":
-    """Those of HTTP, and of files."""
+    """Those of HTTP and DNS, and of files."""
     from flowshunt_ids.app import files
+    from flowshunt_ids.app.dns import protocol as dns
     from flowshunt_ids.app.http import buffers
 
-    return [*buffers.BUFFERS, *files.BUFFERS]
+    return [*buffers.BUFFERS, *dns.BUFFERS, *files.BUFFERS]
 
 
 @hookimpl
 def flowshunt_ids_conditions() -> "Sequence[ConditionKind]":
-    """On events, files, and the length of HTTP's targets."""
+    """On events, files, the length of HTTP's targets, and DNS operations."""
     from flowshunt_ids.app import events, files
+    from flowshunt_ids.app.dns import protocol as dns
     from flowshunt_ids.app.http import buffers
 
-    return [*events.CONDITIONS, *files.CONDITIONS, *buffers.CONDITIONS]
+    return [*events.CONDITIONS, *files.CONDITIONS, *buffers.CONDITIONS, *dns.CONDITIONS]
 
 
 @hookimpl
 def flowshunt_ids_keywords() -> "Mapping[str, Keyword]":
-    """Those of application layers in general."""
+    """Those of application layers in general, and of DNS."""
+    from flowshunt_ids.app.dns import protocol as dns
     from flowshunt_ids.app.keywords import KEYWORDS
 
-    return KEYWORDS
+    return {**KEYWORDS, **dns.KEYWORDS}
 
 
 @hookimpl
