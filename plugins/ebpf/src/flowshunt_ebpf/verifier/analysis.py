@@ -80,7 +80,7 @@ class Analysis:
         relevance: which numbers matter, and which control loops.
         limits: how far to go.
         attempts: for the program (0) and each global function by number, how it is looked at; `FIRST` if not named.
-        deadline: when to give up, by `time.monotonic`.
+        deadline: when to give up, by `time.thread_time`.
 
     Attributes:
         root: what is looked at: the program (0) or a global function, by number.
@@ -321,7 +321,7 @@ class Analysis:
                 "make the program simpler, bound its loops, or raise the limit",
                 limit=True,
             )
-        if time.monotonic() > self.deadline:
+        if time.thread_time() > self.deadline:
             raise UnsafeError(
                 "limit", f"{self.limits.seconds:g} seconds have passed", "", "make the program simpler", limit=True
             )

@@ -17,7 +17,7 @@ class Limits:
         stack: bytes of stack of a chain of calls (MAX_BPF_STACK).
         tail_call_stack: the same, of what calls a function that makes a tail call.
         size: instructions of a program.
-        seconds: time.
+        seconds: of the processor's time.
         kept_states: states kept for all instructions together, a bound on memory.
     """
 

@@ -27,6 +27,9 @@ from flowshunt_ebpf.verifier.values import (
 if TYPE_CHECKING:
     from flowshunt_ebpf.verifier.state import Frame
 
+_MANY: Final = 128
+"""States of one shape at one point, still being followed, from which on only some are kept: a loop's turns."""
+_KEPT_TURNS: Final = 16
 _MOST_WIDENED: Final = 8
 """Times that a state is widened at a point before pointers are given up, too."""
 
@@ -79,16 +82,18 @@ class _Bucket:
         exact: those that are not, by the hash of their contents.
         alike: kept states by what controls loops in them, where states are joined.
         joins: how often states were joined, by the same.
+        turns: how often states came while many were followed.
         widened: how often a state was widened here.
     """
 
-    __slots__ = ("alike", "closed", "exact", "joins", "widened")
+    __slots__ = ("alike", "closed", "exact", "joins", "turns", "widened")
 
     def __init__(self) -> None:
         self.closed: dict[tuple[Any, ...], list[Node]] = {}
         self.exact: dict[int, Node] = {}
         self.alike: dict[Any, list[Node]] = {}
         self.joins: dict[Any, int] = {}
+        self.turns = 0
         self.widened = 0
 
 
@@ -162,6 +167,10 @@ class Visits:
             if self._known(bucket, state, control):
                 return False
             digest = contents(state)
+        if not ends and len(bucket.exact) >= _MANY:  # a loop that is followed turn by turn
+            bucket.turns += 1
+            if bucket.turns % _KEPT_TURNS:
+                return True
         self._keep(bucket, state, digest, control, point)
         return True
 

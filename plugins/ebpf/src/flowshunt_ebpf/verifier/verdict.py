@@ -22,7 +22,7 @@ class Effort:
     Attributes:
         instructions: looked at, each as often as it was.
         states: kept.
-        seconds: of time.
+        seconds: of the processor's time.
         attempts: how often the analysis began anew, with states joined less eagerly.
     """
 

@@ -45,7 +45,7 @@ class _Verification:
         self.program = program
         self.context = context
         self.limits = limits
-        self.start = time.monotonic()
+        self.start = time.thread_time()
         self.instructions = 0
         self.states = 0
         self.attempts = 0
@@ -92,7 +92,7 @@ class _Verification:
         self.states += analysis.states + analysis.visits.kept
 
     def _effort(self) -> Effort:
-        return Effort(self.instructions, self.states, time.monotonic() - self.start, self.attempts)
+        return Effort(self.instructions, self.states, time.thread_time() - self.start, self.attempts)
 
     def _rejection(self, why: UnsafeError, index: int) -> Rejection:
         place = self.program.where(index) if index >= 0 else f"program {self.program.name}"
