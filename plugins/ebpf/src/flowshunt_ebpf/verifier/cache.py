@@ -1,17 +1,11 @@
 """Verdicts kept between runs, by all that they depend on.
 
-What is kept is read as data, never executed, and it counts only if its seal is right: a keyed hash whose key lies
-beside it in a file that only the user can read. Both lie in the cache's folder, which must be the user's own and closed
-to others (`flowshunt.cache`); whoever can read and write there as the user can change flowshunt itself. A kept verdict
-that is damaged, cut short, of other versions or put there by somebody without the key is verified anew.
+A kept verdict counts only if its seal is right (`flowshunt_ebpf.sealed` says what that is worth). One that is damaged,
+cut short, of other versions or put there by somebody without the key is verified anew.
 """
 
 import hashlib
-import hmac
 import json
-import os
-import secrets
-import tempfile
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -21,11 +15,11 @@ from typing import Any, Final
 import attrs
 
 from flowshunt import insn
-from flowshunt.cache import cache_folder, is_private
 from flowshunt_ebpf.contexts.layout import Context
 from flowshunt_ebpf.native.image import context_of
 from flowshunt_ebpf.native.verdict import digest, issue
 from flowshunt_ebpf.program import Program
+from flowshunt_ebpf.sealed import read_sealed, write_sealed
 from flowshunt_ebpf.verifier.facts import Facts
 from flowshunt_ebpf.verifier.limits import Limits
 from flowshunt_ebpf.verifier.scalar import Scalar
@@ -33,8 +27,6 @@ from flowshunt_ebpf.verifier.verdict import VERIFIER, VerifierVerdict
 from flowshunt_ebpf.verifier.verify import verify
 
 _FOLDER: Final = "verdicts"
-_KEY_BYTES: Final = 32
-_MOST_BYTES: Final = 64 << 20
 
 
 def verify_cached(program: Program, *, context: Context | None = None, limits: Limits | None = None) -> VerifierVerdict:
@@ -76,62 +68,9 @@ def _verifier_hash() -> str:
     return whole.hexdigest()
 
 
-def _key(folder: Path) -> bytes | None:
-    """The secret that verdicts are sealed with, made if need be; None where there can't be one."""
-    file = folder / "key"
-    with suppress(OSError):
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
-        with os.fdopen(descriptor, "rb") as held:
-            status = os.fstat(held.fileno())
-            key = held.read(_KEY_BYTES + 1)
-        if is_private(status) and not status.st_mode & 0o077 and len(key) == _KEY_BYTES:
-            return key
-        file.unlink()
-    with suppress(OSError):
-        key = secrets.token_bytes(_KEY_BYTES)
-        _put(file, key)
-        return file.read_bytes() if file.stat().st_size == _KEY_BYTES else None
-    return None
-
-
-def _put(file: Path, data: bytes) -> None:
-    """Write a file as a whole, readable by its owner alone."""
-    descriptor, path = tempfile.mkstemp(dir=file.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as held:
-            held.write(data)
-        Path(path).replace(file)
-    except OSError:
-        with suppress(OSError):
-            Path(path).unlink()
-        raise
-
-
-def _folder() -> Path | None:
-    with suppress(OSError):
-        folder = cache_folder() / _FOLDER
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if is_private(folder.lstat()) and not folder.is_symlink():
-            return folder
-    return None
-
-
-def _seal(key: bytes, name: str, data: bytes) -> bytes:
-    return hmac.new(key, name.encode() + b"\0" + data, hashlib.sha256).digest()
-
-
 def _read(name: str, program: Program, about: bytes) -> VerifierVerdict | None:
-    folder = _folder()
-    key = _key(folder) if folder is not None else None
-    if folder is None or key is None:
-        return None
-    try:
-        with (folder / name).open("rb") as held:
-            data = held.read(_MOST_BYTES)
-    except OSError:
-        return None
-    seal, body = data[:32], data[32:]
-    if not hmac.compare_digest(seal, _seal(key, name, body)):
+    body = read_sealed(_FOLDER, name)
+    if body is None:
         return None
     try:
         facts = _facts(json.loads(body), len(program.instructions))
@@ -142,13 +81,8 @@ def _read(name: str, program: Program, about: bytes) -> VerifierVerdict | None:
 
 
 def _write(name: str, verdict: VerifierVerdict) -> None:
-    folder = _folder()
-    key = _key(folder) if folder is not None else None
-    if folder is None or key is None or verdict.facts is None:
-        return
-    body = json.dumps(_packed(verdict.facts), separators=(",", ":")).encode()
-    with suppress(OSError):
-        _put(folder / name, _seal(key, name, body) + body)
+    if verdict.facts is not None:
+        write_sealed(_FOLDER, name, json.dumps(_packed(verdict.facts), separators=(",", ":")).encode())
 
 
 def _packed(facts: Facts) -> dict[str, Any]:
