@@ -1,6 +1,6 @@
 """The contract of detection engines: batches of delivered frames in, verdicts out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -35,6 +35,8 @@ class EngineConfig:
             a rule that bypasses) has no effect, so that every frame is inspected: the base line of a comparison.
         flow_capacity: slots are in [0, flow_capacity).
         events: types of events beside alerts that the run writes ("http", ...), for engines that tell them.
+        workers: how many sessions share the run's frames, each with the frames between some hosts. With more than one,
+            what depends on all of them is left open in `Alert.deferred`, and named in `EngineSummary.unshared`.
     """
 
     rules: tuple[Path, ...] = ()
@@ -43,6 +45,7 @@ class EngineConfig:
     bypass: bool = True
     flow_capacity: int = 1 << 20
     events: frozenset[str] = frozenset()
+    workers: int = 1
 
 
 @attrs.frozen(eq=False)
@@ -91,7 +94,8 @@ class Alert:
     """One alert: the row of the batch that triggered it, its flow's slot (-1: none), and the rule.
 
     `row` is -1 where no frame of the batch triggered it (the end of a stream); `timestamp` (ns) then is the flow's
-    last, and source and destination are the flow's in the given direction.
+    last, and source and destination are the flow's in the given direction. `deferred`: plain data that tells whether
+    the alert stands where all sessions' alerts meet, see `JudgingEngine`; None: it does.
     """
 
     row: int
@@ -101,6 +105,7 @@ class Alert:
     timestamp: int
     app_proto: str = ""
     details: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
+    deferred: Any = attrs.field(default=None, eq=False)
 
 
 @attrs.frozen
@@ -174,12 +179,15 @@ class EngineSummary:
         skipped: rules left out, each with its reason.
         warnings: one line each.
         counters: anything else that is worth reporting, as plain numbers by dotted name.
+        unshared: why sessions can't share the frames of a run with these rules, one line each (state that rules keep
+            across flows); empty: they can.
     """
 
     loaded: int = 0
     skipped: Sequence[RuleProblem] = ()
     warnings: Sequence[str] = ()
     counters: Mapping[str, int] = attrs.field(factory=dict)
+    unshared: Sequence[str] = ()
 
 
 @runtime_checkable
@@ -210,3 +218,11 @@ class DetectionEngine(Protocol):
 
     def open(self, config: EngineConfig) -> EngineSession:
         """Start a session. Raises `flowshunt.errors.InputError` for rules or settings that can't be read."""
+
+
+@runtime_checkable
+class JudgingEngine(Protocol):
+    """An engine whose sessions can share the frames of a run, and leave to one place what depends on all of them."""
+
+    def judge(self) -> Callable[[Any, int], bool]:
+        """What decides whether an alert stands, by its `deferred` and its timestamp; asked in the alerts' order."""

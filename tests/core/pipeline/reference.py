@@ -10,6 +10,8 @@ The rules it obeys:
   100 s without a frame, and a TCP flow that is over also with the next SYN. The host hears of it at the end of the
   burst, and until then skips what it gets of the flow; after that such a frame starts a new flow. A fragment without
   the TCP header closes nothing.
+- A burst covers 10 s at most: a later frame begins one of its own. Where the frame that begins a burst comes more than
+  10 s after all before, flows end that are idle by then, on the card and in the host, before it is looked at.
 - A TCP flow that is not bypassed is forgotten after 60 s without a frame, or 600 s where its handshake was seen: a SYN
   (a SYN-ACK says that there was one), a SYN of the other end, and an ACK of the initiator. That may be a SYN-ACK, where
   both ends have sent a SYN at once (RFC 9293, section 3.5). A flow that did not begin with either has no handshake.
@@ -29,6 +31,7 @@ ICMP, TCP, UDP, ICMP6 = 1, 6, 17, 58
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 SECOND = 1_000_000_000
 FRAGMENT_SECONDS = 60
+LONGEST = 10 * SECOND
 
 
 class Fate(enum.Enum):
@@ -239,10 +242,13 @@ def fates(path, burst, rules=None, idle=100):
     card, host = Card(idle), Host(idle)
     answer = []
     records = list(read_pcap(path))
-    for start in range(0, len(records), burst):
+    for part in _bursts(records, burst):
+        began = part[0][0]
+        if card.now and began - max(card.now, host.now) > LONGEST:
+            _end_of_burst(card, host, began)
         # The card takes the whole burst before the host sees any of it.
         taken = []
-        for time, frame in records[start : start + burst]:
+        for time, frame in part:
             card.advance(time)
             packet = parse(frame)
             taken.append((time, packet, packet is not None and card.takes(packet)))
@@ -260,14 +266,28 @@ def fates(path, burst, rules=None, idle=100):
                 card.learn(key, flow)
             flow.seen = host.now
         host.matched.clear()
-        now = max(card.now, host.now)
-        card.advance(now)
-        for key, flow in card.ended:
-            if host.flows.get(key) is flow:
-                host.end(key)
-        card.ended.clear()
-        host.advance(now)
+        _end_of_burst(card, host, max(card.now, host.now))
     return answer
+
+
+def _end_of_burst(card, host, now):
+    card.advance(now)
+    for key, flow in card.ended:
+        if host.flows.get(key) is flow:
+            host.end(key)
+    card.ended.clear()
+    host.advance(now)
+
+
+def _bursts(records, size):
+    for start in range(0, len(records), size):
+        part = []
+        for time, frame in records[start : start + size]:
+            if part and time - part[0][0] > LONGEST:
+                yield part
+                part = []
+            part.append((time, frame))
+        yield part
 
 
 def reaching_host(path, burst, rules=None, idle=100):

@@ -134,18 +134,23 @@ def test_an_idle_flow_leaves_after_100_seconds(reference):
 
 
 @pytest.mark.parametrize(
-    ("opening", "fate"),
+    "opening",
     [
-        ([tcp(SYN), tcp(SYN | ACK, back=True), tcp(ACK)], CARD),
-        ([tcp(SYN), tcp(SYN, back=True), tcp(SYN | ACK)], CARD),  # both ends open at once
-        ([tcp(SYN | ACK, back=True), tcp(ACK)], CARD),  # the SYN was not seen
-        ([tcp(SYN), tcp(SYN | ACK, back=True), tcp(ACK, back=True)], DROPPED),
-        ([tcp(SYN), tcp(SYN | ACK), tcp(ACK)], DROPPED),
-        ([tcp(ACK), tcp(SYN | FIN), tcp(SYN | ACK, back=True), tcp(ACK)], DROPPED),
+        [tcp(SYN), tcp(SYN | ACK, back=True), tcp(ACK)],
+        [tcp(SYN), tcp(SYN, back=True), tcp(SYN | ACK)],  # both ends open at once
+        [tcp(SYN | ACK, back=True), tcp(ACK)],  # the SYN was not seen
+        [tcp(SYN), tcp(SYN | ACK, back=True), tcp(ACK, back=True)],
+        [tcp(SYN), tcp(SYN | ACK), tcp(ACK)],
+        [tcp(ACK), tcp(SYN | FIN), tcp(SYN | ACK, back=True), tcp(ACK)],
     ],
 )
-def test_after_a_handshake_a_flow_outlives_a_minute_without_a_frame(reference, opening, fate):
-    assert reference(len(opening) + 1, *opening, (70, udp()), tcp())[-1] is fate
+def test_a_flow_on_the_card_outlives_a_minute_without_a_frame_even_within_a_burst(reference, opening):
+    assert reference(len(opening) + 2, *opening, (70, udp()), tcp())[-1] is CARD
+
+
+def test_what_comes_after_a_long_gap_meets_no_flow_from_before_it(reference):
+    assert reference(9, (0, tcp()), tcp(), (150, tcp()), tcp()) == [DROPPED, SKIPPED, DROPPED, SKIPPED]
+    assert reference(9, (0, tcp()), tcp(), (9, udp()), (11, tcp())) == [DROPPED, SKIPPED, INSPECTED, CARD]
 
 
 def test_a_fragment_without_the_tcp_header_closes_no_flow(reference):

@@ -61,6 +61,13 @@ def pipeline_options(function: F) -> F:
             help="Flows that the host keeps.",
         ),
         click.option(
+            "--workers",
+            type=click.IntRange(1, 64),
+            default=1,
+            show_default=True,
+            help="Processes that share the frames, by the hosts between which they go.",
+        ),
+        click.option(
             "--nic-flows", type=click.IntRange(2, 1 << 30), help="Rows of the NIC's flow table.  [default: by need]"
         ),
     )
@@ -124,6 +131,7 @@ def run_config(
     host_buffers: int | None,
     flow_capacity: int,
     nic_flows: int | None,
+    workers: int = 1,
 ) -> Any:
     """The RunConfig of a command's options. Raises InputError for what can't be meant."""
     from flowshunt.pipeline.run import RunConfig
@@ -143,4 +151,5 @@ def run_config(
         host_buffers=host_buffers,
         flow_capacity=flow_capacity,
         nic_flows=nic_flows,
+        workers=workers,
     )

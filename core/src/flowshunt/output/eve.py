@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from flowshunt.errors import InputError
 from flowshunt.flows.record import Bypass, EndReason, TcpState
-from flowshunt.pipeline.alert import AlertRecord, EventRecord, flow_endpoints, protocol_name, vlan_ids
+from flowshunt.pipeline.alert import AlertRecord, EventRecord, flow_endpoints, flow_number, protocol_name, vlan_ids
 from flowshunt.pipeline.result import RunResult
 
 EVENT_TYPES = ("alert", "flow", "stats")
@@ -120,7 +120,7 @@ def flow_event(record: Any, alerted: bool) -> dict[str, Any]:
     protocol = int(record["protocol"])
     event: dict[str, Any] = {
         "timestamp": timestamp_text(int(record["last"])),
-        "flow_id": int(record["id"]),
+        "flow_id": flow_number(record),
         "event_type": "flow",
     }
     if vlans := vlan_ids(record):
@@ -282,10 +282,10 @@ class EveWriter:
         del actions
         self._last = max(self._last, int(np.max(records["last"], initial=0)))
         if "flow" not in self._types:
-            self._alerted.difference_update(records["id"].tolist())
+            self._alerted.difference_update(map(flow_number, records))
             return
         for record in records:
-            number = int(record["id"])
+            number = flow_number(record)
             self._write(flow_event(record, number in self._alerted))
             self._alerted.discard(number)
 

@@ -1,7 +1,8 @@
 """Alerts with the packet and flow that they belong to."""
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from typing import Any
 
 import attrs
@@ -51,7 +52,8 @@ class AlertRecord:
     Attributes:
         timestamp: ns since 1970-01-01 UTC, of the frame that triggered it (of the flow's last frame at its end).
         frame: that frame's number, counted from 0; -1 where none did.
-        flow_id: the flow's id, 0: none. `initiator` and `responder` are the flow's ends, in this order.
+        flow_id: the flow's number, see `flow_number`; 0: none. `initiator` and `responder` are the flow's ends, in
+            this order.
     """
 
     timestamp: int
@@ -67,6 +69,7 @@ class AlertRecord:
     vlans: tuple[int, ...] = ()
     app_proto: str = ""
     details: Any = attrs.field(factory=dict, eq=False)
+    deferred: Any = attrs.field(default=None, eq=False)
 
     @property
     def flow_label(self) -> str:
@@ -102,9 +105,26 @@ def resolve_event(event: EngineEvent, frames: FrameBatch, numbers: NDArray[np.in
         source=source,
         destination=destination,
         protocol=int(flow["protocol"]),
-        flow_id=int(flow["id"]),
+        flow_id=flow_number(flow),
         vlans=vlan_ids(flow),
     )
+
+
+def in_order(alerts: Iterable[AlertRecord]) -> list[AlertRecord]:
+    """Alerts in the order of their frames; first those of no frame, by time and flow."""
+    return sorted(alerts, key=lambda a: (a.frame, 0, 0) if a.frame >= 0 else (a.frame, a.timestamp, a.flow_id))
+
+
+_IDENTITY = ("source", "destination", "source_port", "destination_port", "protocol", "ip_version", "vlan", "first")
+
+
+def flow_number(record: Any) -> int:
+    """A number of 53 bits for a FLOW row, by its addresses, ports, protocol, VLANs and the time of its first frame.
+
+    It is the same in every run over the same frames, whatever the bypass mode and however many workers there are.
+    """
+    parts = b"".join(record[field].tobytes() for field in _IDENTITY)
+    return int.from_bytes(blake2b(parts, digest_size=8).digest(), "big") >> 11 or 1
 
 
 def address_text(raw: NDArray[np.uint8], ip_version: int) -> str:
@@ -150,7 +170,7 @@ def resolve(
     if flow is not None:
         initiator, responder = flow_endpoints(flow)
         source, destination = (responder, initiator) if alert.direction else (initiator, responder)
-        protocol, vlans, flow_id = int(flow["protocol"]), vlan_ids(flow), int(flow["id"])
+        protocol, vlans, flow_id = int(flow["protocol"]), vlan_ids(flow), flow_number(flow)
     elif header is not None:
         source, destination = initiator, responder = frame_endpoints(frames, header, alert.row)
         protocol, vlans, flow_id = int(header["protocol"]), vlan_ids(header), 0
@@ -171,4 +191,5 @@ def resolve(
         vlans=vlans,
         app_proto=alert.app_proto,
         details=alert.details,
+        deferred=alert.deferred,
     )

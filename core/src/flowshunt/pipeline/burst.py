@@ -1,13 +1,18 @@
 """How many frames are under way at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from flowshunt.packets.batch import FrameBatch
 
 SMALLEST_BURST = 256
 LARGEST_BURST = 32768
 """At 20 million frames a second (100 Gbit/s of mixed sizes) this is 1.6 ms."""
 
 UNKNOWN_SIZE_BURST = 16384
+
+LONGEST = 10_000_000_000
+"""The most time in ns that a burst may cover: flows that end while nothing comes have to end before what comes then."""
 
 _BURSTS = 32
 _BYTES_PER_FRAME = 500
@@ -30,3 +35,18 @@ def default_burst(captures: Sequence[str]) -> int:
         if not capture.is_dir() and not capture.is_file():
             return UNKNOWN_SIZE_BURST
     return min(max(total // (_BURSTS * _BYTES_PER_FRAME), SMALLEST_BURST), LARGEST_BURST)
+
+
+def parts_of(batch: FrameBatch) -> Iterator[tuple[int, int]]:
+    """Where to part a batch, as (first row, row after the last), so that no burst covers more than LONGEST."""
+    times = batch.timestamp
+    if not len(batch) or int(times.max()) - int(times[0]) <= LONGEST:
+        yield 0, len(batch)
+        return
+    start, limit = 0, int(times[0]) + LONGEST
+    for row, time in enumerate(times.tolist()):
+        if time > limit:
+            if row > start:
+                yield start, row
+            start, limit = row, time + LONGEST
+    yield start, len(batch)

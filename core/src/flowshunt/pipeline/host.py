@@ -28,7 +28,7 @@ from flowshunt.packets.copying import copy_frames
 from flowshunt.packets.decode import decode
 from flowshunt.packets.headers import HEADER
 from flowshunt.pipeline.accounting import ACTIONS, set_aside, settle
-from flowshunt.pipeline.alert import AlertRecord, EventRecord, resolve, resolve_event
+from flowshunt.pipeline.alert import AlertRecord, EventRecord, in_order, resolve, resolve_event
 from flowshunt.pipeline.mode import BypassMode
 from flowshunt.pipeline.result import Amount, HostTime
 from flowshunt.rows import take_rows
@@ -253,7 +253,7 @@ class Host:
             self.alerts[signature] += 1
             self.alert_flows[signature.gid, signature.sid, record.flow_label] += 1
         if self._sink is not None:
-            self._sink.alerts(resolved)
+            self._sink.alerts(in_order(resolved))
 
     def _wanted(self, request: BypassRequest) -> BypassRequest:
         return request if self._override is None else self._override

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from flowshunt.action import OffloadAction
 from flowshunt.engine import BypassRequest, DetectionEngine, EngineConfig
@@ -20,11 +21,14 @@ from flowshunt.flows.table import FlowTable
 from flowshunt.nic import Delivery, Nic, NicConfig, NicModel
 from flowshunt.packets.batch import FrameBatch
 from flowshunt.packets.capture import open_captures
-from flowshunt.pipeline.burst import default_burst
+from flowshunt.pipeline.burst import LONGEST, default_burst, parts_of
 from flowshunt.pipeline.host import Host, Sink
 from flowshunt.pipeline.mode import BypassMode
 from flowshunt.pipeline.result import Amount, RunResult
 from flowshunt.rows import take_rows
+
+if TYPE_CHECKING:
+    from flowshunt.pipeline.shares import Share
 
 DEFAULT_FLOWS = 1 << 20
 
@@ -45,6 +49,7 @@ class RunConfig:
         flow_capacity: flows that the host keeps; beyond it flows are displaced, see `flowshunt.flows.table`. Frames of
             more flows in one burst are inspected without a flow, and a warning tells how many.
         nic_flows: rows of the card's flow table, None: by need up to the model's.
+        workers: processes that share the frames.
         seed: of the flow tables' hashes; random, so that nobody can make flows collide. No result depends on it.
     """
 
@@ -64,25 +69,27 @@ class RunConfig:
     nic_flows: int | None = None
     timeouts: FlowTimeouts = attrs.field(factory=FlowTimeouts)
     seed: int = attrs.field(factory=lambda: secrets.randbits(63))
+    workers: int = 1
 
 
 @attrs.define
-class _Stop:
+class Stop:
     """The number of the signal that asked a run to end; 0: none did."""
 
     signal: int = 0
 
     def asked(self) -> bool:
+        """Whether one did."""
         return self.signal != 0
 
 
 @contextmanager
-def _stop_request() -> Iterator[_Stop]:
+def stop_request() -> Iterator[Stop]:
     """What SIGINT and SIGTERM ask for, so that a run ends after its burst; a second signal acts as usual.
 
     A signal that is ignored (nohup, a shell's background job) stays so.
     """
-    stop = _Stop()
+    stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
@@ -112,6 +119,28 @@ def run(
     SIGINT and SIGTERM end the run after the burst at hand; the result then says `interrupted`. Raises InputError where
     a capture, rule file or configuration can't be used at all.
     """
+    if config.workers > 1:
+        from flowshunt.pipeline.workers import run_workers
+
+        return run_workers(config, config.workers, sink, progress)
+    with stop_request() as stop:
+        return work(config, sink, progress, stop)
+
+
+def work(
+    config: RunConfig,
+    sink: Sink | None,
+    progress: Callable[[int, int | None], None] | None,
+    stop: Stop,
+    *,
+    share: "Share | None" = None,
+    burst: Callable[[int, int, int, int | None], None] | None = None,
+) -> RunResult:
+    """One process's part of a run: `share` of its frames (None: all).
+
+    burst: called after each burst with the frames read so far, the time, and what `progress` takes. Where the engine
+    can't share frames with these rules, share 0 is all of them and the others are empty.
+    """
     session = config.engine.open(
         EngineConfig(
             rules=config.rules,
@@ -120,6 +149,7 @@ def run(
             bypass=config.mode is not BypassMode.OFF,
             flow_capacity=config.flow_capacity,
             events=config.events,
+            workers=config.workers,
         )
     )
     nic = config.model.open(
@@ -143,23 +173,45 @@ def run(
         override=config.override,
     )
     card = Card(nic)
-    with _stop_request() as stop:
-        with open_captures(
-            config.captures, batch_frames=config.burst or default_burst(config.captures), stop=stop.asked
-        ) as source:
-            now = 0
-            for batch in source:
-                now = max(now, int(batch.timestamp.max()))
-                card.burst(batch, host, now)
-                if progress is not None:
-                    progress(source.bytes_read, source.total_bytes)
-                if stop.asked():
-                    break
-            ended_by = stop.signal
-            problems = [str(problem) for problem in source.problems if problem.damage]
-            notices = [str(problem) for problem in source.problems if not problem.damage]
-        host.close()
-        return _result(config, host, card, table, problems, notices, ended_by)
+    unshared = host.session_summary().unshared if share is not None else ()
+    with open_captures(
+        config.captures, batch_frames=config.burst or default_burst(config.captures), stop=stop.asked
+    ) as source:
+        now = 0
+        for batch in source:
+            for begin, end in parts_of(batch):
+                part = batch if end - begin == len(batch) else _part(batch, begin, end)
+                if now and int(part.timestamp[0]) - now > LONGEST:
+                    host.end_of_burst(int(part.timestamp[0]))
+                now = max(now, int(part.timestamp.max()))
+                rows = _share_of(part, share, bool(unshared))
+                if rows is None:
+                    card.burst(part, host, now)
+                else:
+                    card.burst(part.select(rows), host, now, part.first + rows)
+            if progress is not None:
+                progress(source.bytes_read, source.total_bytes)
+            if burst is not None:
+                burst(batch.first + len(batch), now, source.bytes_read, source.total_bytes)
+            if stop.asked():
+                break
+        ended_by = stop.signal
+        problems = [str(problem) for problem in source.problems if problem.damage]
+        notices = [str(problem) for problem in source.problems if not problem.damage]
+    notices.extend(f"one worker does all the work: {reason}" for reason in unshared)
+    host.close()
+    return _result(config, host, card, table, problems, notices, ended_by)
+
+
+def _part(batch: FrameBatch, begin: int, end: int) -> FrameBatch:
+    return attrs.evolve(batch.select(slice(begin, end)), first=batch.first + begin)
+
+
+def _share_of(batch: FrameBatch, share: "Share | None", unshared: bool) -> NDArray[np.int64] | None:
+    """The rows of a batch to work on; None: all."""
+    if share is None or (unshared and share.number == 0):
+        return None
+    return np.empty(0, np.int64) if unshared else share.rows(batch)
 
 
 class Card:
@@ -171,11 +223,19 @@ class Card:
         self.total = Amount()
         self.alone = Amount()
 
-    def burst(self, batch: FrameBatch, host: Host, now: int) -> None:
-        """Run one burst through the card, and hand what is for inspection to the host."""
+    def burst(self, batch: FrameBatch, host: Host, now: int, numbers_of: NDArray[np.int64] | None = None) -> None:
+        """Run one burst through the card, and hand what is for inspection to the host.
+
+        numbers_of: the number of each frame in the run; None: they count from the batch's first.
+        """
+        if not len(batch):
+            host.end_of_burst(now)
+            return
         start = time.thread_time_ns()
         delivery = self.nic.receive(batch)
         frames, headers, numbers = _for_inspection(batch, delivery)
+        if numbers_of is not None:
+            numbers = numbers_of[numbers - batch.first]
         total = Amount(len(batch), int(batch.wire.sum(dtype=np.int64)))
         self.total += total
         self.alone += Amount(len(batch) - len(frames), total.bytes - int(frames.wire.sum(dtype=np.int64)))

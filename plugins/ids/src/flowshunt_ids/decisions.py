@@ -15,6 +15,7 @@ from flowshunt_ids.groups import BypassPolicy
 from flowshunt_ids.host_bits import HostBitTable
 from flowshunt_ids.layout import CANDIDATE, SEGMENT_CHUNK, SEGMENT_TO_CLIENT
 from flowshunt_ids.rules.rule import Rule, Scope, Suppression, Threshold
+from flowshunt_ids.shares import OpenLimit
 from flowshunt_ids.thresholds import ALERT, CHANGED, NOTHING, SILENT, Thresholds
 
 
@@ -57,6 +58,7 @@ class Decisions:
         self.thresholds = Thresholds()
         self.protocol_of: Callable[[int], str] = lambda slot: ""
         self.details_of: Callable[[int, int], Mapping[str, Any]] = lambda slot, transaction: {}
+        self.shared = False
         self.suppressed = 0
         self.over_limit = 0
 
@@ -143,7 +145,7 @@ class Decisions:
         for which in matched:
             number = which[0]
             rule = rules[number]
-            outcome, action = self._judge_limits(number, view)
+            outcome, action, open_limits = self._judge_limits(number, view)
             if outcome != ALERT:
                 self.suppressed += 1
             if outcome == NOTHING:
@@ -170,28 +172,34 @@ class Decisions:
                     view.timestamp,
                     self.protocol_of(slot),
                     self.details_of(slot, -2 - which[1]) if which[1] < -1 else {},
+                    open_limits or None,
                 )
             )
             if passes:
                 break
 
-    def _judge_limits(self, number: int, view: PacketView) -> tuple[int, str | None]:
-        """What the thresholds of a rule make of a match, and the action that a rate filter puts in its place."""
+    def _judge_limits(self, number: int, view: PacketView) -> tuple[int, str | None, tuple[OpenLimit, ...]]:
+        """What the thresholds of a rule make of a match, the action that a rate filter puts in its place, and the
+        limits that are left open where sessions share the frames."""
         limits = self._limits[number]
         addresses = view.addresses if limits else None
         action = None
+        left: list[OpenLimit] = []
         for limit in limits if addresses is not None else ():
             assert addresses is not None
             if isinstance(limit, Suppression):
                 if limit.covers(*addresses):
-                    return SILENT, None
+                    return SILENT, None, ()
+                continue
+            if self.shared and limit.kind != "rate":
+                left.append(OpenLimit(number, limit, _track(limit.track, *addresses)))
                 continue
             outcome = self.thresholds.judge(number, limit, _track(limit.track, *addresses), view.timestamp)
             if outcome == CHANGED:
                 action = limit.action
             elif outcome != ALERT:
-                return outcome, None
-        return ALERT, action
+                return outcome, None, ()
+        return ALERT, action, tuple(left)
 
 
 def _limits(rule: Rule) -> tuple[Threshold | Suppression, ...]:

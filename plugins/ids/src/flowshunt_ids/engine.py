@@ -1,5 +1,8 @@
 """The engine `ids`."""
 
+from collections.abc import Callable
+from typing import Any
+
 import attrs
 
 from flowshunt.engine import EngineConfig, EngineSession
@@ -17,4 +20,10 @@ class IdsEngine:
         from flowshunt_ids.ruleset import load_rule_set
         from flowshunt_ids.session import Session
 
-        return Session(load_rule_set(config), config.flow_capacity)
+        return Session(load_rule_set(config), config.flow_capacity, workers=config.workers)
+
+    def judge(self) -> Callable[[Any, int], bool]:
+        """See `flowshunt.engine.JudgingEngine`."""
+        from flowshunt_ids.shares import judge
+
+        return judge()

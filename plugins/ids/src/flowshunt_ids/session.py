@@ -127,7 +127,7 @@ class Session:
 
 
 def _without_ip_in_ip(batch: InspectionBatch) -> InspectionBatch:
-    """The batch without packets that came right in IPv4 packets: like Suricata, only what is around them is inspected."""
+    """The batch without packets that came right in IPv4 packets: as in Suricata, only what is around them counts."""
     inside = batch.headers["tunnel"] == TUNNEL_IP4_IN_IP4
     if not inside.any():
         return batch

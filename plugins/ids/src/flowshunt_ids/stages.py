@@ -112,6 +112,10 @@ class Stages:
             ("frames", "segments", "segment_bytes", "scan_hits", "candidates", "alerts", "bypassed_flows"), 0
         )
 
+    def share_limits(self, shared: bool) -> None:
+        """Leave limits on alerts open, since other sessions' matches count as well."""
+        self._decisions.shared = shared
+
     def finish(self, flows: NDArray[Any], ended: NDArray[np.int32]) -> Verdicts:
         """Inspect what flows that ended have pending."""
         out, app = self._output(0, len(ended)), self._app_output(0, len(ended))

@@ -133,13 +133,13 @@ def resolve(
     differ, rewrite = False, False
     for turn in range(2 if compare else 1):
         looking = compare and turn == 0
-        node = first
+        node: Any = np.int64(first)
         while node >= 0 and ahead(pool.nodes[node].seq, end) < 0:
             mine = pool.nodes[node]
             over = ahead(seq, mine.seq)
             at = max(over, 0)
             place = max(-over, 0)
-            count = min(np.int64(mine.length) - at, length - place)
+            count: Any = min(np.int64(mine.length) - at, length - place)
             if count > 0:
                 beyond = ahead(end, wrap(np.int64(mine.seq) + np.int64(mine.length)))
                 if looking:
@@ -150,7 +150,7 @@ def resolve(
                 else:
                     _differs(pool, node, at, block, place, count, data, extra, True)
             node = np.int64(mine.next)
-    node = first if rewrite else np.int64(-1)
+    node = np.int64(first if rewrite else -1)
     while node >= 0 and ahead(pool.nodes[node].seq, end) < 0:
         mine = pool.nodes[node]
         over = ahead(seq, mine.seq)

@@ -107,7 +107,9 @@ def _read_options(packet: NDArray[np.int64], data: NDArray[np.uint8], at: int, e
         elif kind == 4 and size == 2:
             packet[SACK_OK] = 1
         elif kind == 5 and size >= 10 and (size - 2) % 8 == 0 and packet[SACKS] == 0:
-            count = min((size - 2) // 8, 4)
+            count: Any = (size - 2) // 8
+            if count > 4:
+                count = np.int64(4)
             packet[SACKS] = count
             for number in range(2 * count):
                 packet[FIRST_SACK + number] = _word(data, at + 2 + 4 * number)
