@@ -8,10 +8,11 @@ import attrs
 from flowshunt.operation import ExtendedOperation
 from flowshunt_ebpf.kops.apart import REASON, attach_forms, overlapping
 from flowshunt_ebpf.kops.encoding import is_encoded, lower, restore
+from flowshunt_ebpf.kops.kept import keep, kept_name, read_kept
 from flowshunt_ebpf.kops.policy import Plan, Policy, weight
 from flowshunt_ebpf.kops.proving import Prover, Validation
 from flowshunt_ebpf.kops.registry import by_id, choose, installed_operations
-from flowshunt_ebpf.kops.rewrite import Place, Rewritten, rewrite
+from flowshunt_ebpf.kops.rewrite import Place, Rewritten, Weight, rewrite
 from flowshunt_ebpf.native.host import architecture as host_architecture
 from flowshunt_ebpf.native.host import features as host_features
 from flowshunt_ebpf.program import Program
@@ -68,7 +69,7 @@ def optimize(
     prover: Prover | None = None,
     checked: bool = True,
 ) -> Optimized:
-    """Make sites of a program's idioms, by a policy, each proved.
+    """Make sites of a program's idioms, by a policy, each proved. What was made before is kept and taken up again.
 
     Args:
         program: plain eBPF.
@@ -86,20 +87,35 @@ def optimize(
     target = target or Target.host()
     if plan is not None and checked:
         plan.check(program, target.architecture, target.features)
+    chosen = weight(policy, plan)
+    if prover is not None or operations is not None:
+        return Optimized(program, _rewritten(program, found, prover or Validation(), chosen, target), found, target)
+    name = kept_name(program, policy, plan, found.values(), target.architecture, target.features)
+    rewritten = read_kept(name, program)
+    if rewritten is None:
+        rewritten = _rewritten(program, found, Validation(), chosen, target)
+        if all(f.proved is None or f.proved == REASON or "counterexample" in f.proved for f in rewritten.findings):
+            keep(name, rewritten)  # what a solver had no time for may be proved the next time
+    return Optimized(program, rewritten, found, target)
+
+
+def _rewritten(
+    program: Program, operations: Mapping[str, ExtendedOperation], prover: Prover, chosen: Weight, target: Target
+) -> Rewritten:
     doubted: dict[Place, str] = {}
     while True:
         rewritten = rewrite(
             program,
-            list(found.values()),
-            prover or Validation(),
-            weight(policy, plan),
+            list(operations.values()),
+            prover,
+            chosen,
             architecture=target.architecture,
             features=target.features,
             doubted=doubted,
         )
         failing = _overlapping(rewritten)
         if not failing:
-            return Optimized(program, rewritten, found, target)
+            return rewritten
         doubted.update(dict.fromkeys(failing, REASON))
 
 

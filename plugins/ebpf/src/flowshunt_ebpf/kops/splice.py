@@ -106,7 +106,7 @@ def splice(program: Program, pieces: Sequence[Piece]) -> Spliced:
             program,
             instructions=tuple(new),
             functions=functions,
-            lines=_lines(program, line_of, {f.start for f in functions}),
+            lines=moved_lines(program, line_of, {f.start for f in functions}),
             externals={place[was]: name for was, name in program.externals.items() if was in place},
             poisoned={place[was]: why for was, why in program.poisoned.items() if was in place},
             sites=(),
@@ -172,7 +172,7 @@ def _retargeted(program: Program, was: int, index: int, moved_to: Sequence[int],
     return attrs.evolve(i, offset=wanted)
 
 
-def _lines(program: Program, line_of: Sequence[int], functions: set[int]) -> tuple[SourceLine, ...]:
+def moved_lines(program: Program, line_of: Sequence[int], functions: set[int]) -> tuple[SourceLine, ...]:
     """Source lines by the new instructions: one wherever the old one changes, and where a function starts."""
     if not program.lines:
         return ()
