@@ -19,6 +19,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from flowshunt.packets.cut_files import guard
+
 CHUNK = 8 << 20
 """Bytes of a stream that are read at a time."""
 
@@ -169,6 +171,7 @@ class MappedWindow:
         self.consumed = 0
         self._mapping = mapping
         self._released = 0
+        guard(self.data)
         self._advise("MADV_SEQUENTIAL", 0, self.end)
 
     def _advise(self, advice: str, start: int, length: int) -> None:
@@ -180,7 +183,7 @@ class MappedWindow:
     def release(self, position: int) -> None:
         """Hand back the pages before `position`, and notice a file that was cut off meanwhile.
 
-        Touching pages beyond a file's end kills the process, so the window shrinks with the file.
+        Pages beyond a file's end read as zeros (`flowshunt.packets.cut_files`); the window shrinks with the file.
         """
         self.consumed = position
         start, stop = self._released, position - position % mmap.PAGESIZE
