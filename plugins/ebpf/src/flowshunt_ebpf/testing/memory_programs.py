@@ -121,6 +121,7 @@ class _Writer(BlockWriter):
             blocks += [
                 self.either,
                 self.either_checked,
+                self.many_ways,
                 self.counted_loop,
                 self.counted_loop,
                 self.callback_loop,
@@ -216,7 +217,7 @@ class _Writer(BlockWriter):
             self.emit(Instruction(STX | MEM | DW, R10, 1, POINTER))
             self.index(3, 16, end, step=size)
             self.emit(ldx(DW, 1, R10, POINTER), Instruction(ALU64 | ADD | X, 1, 3))
-            bottom -= 16 if not self.slip() else 8
+            bottom -= 16 if not self.chance(0.1) else 8
         if self.chance(0.3):
             self.emit(Instruction(ALU64 | ADD | K, 1, 0, 0, self.off(bottom)))
             self.access(1, 0, size)
@@ -266,7 +267,7 @@ class _Writer(BlockWriter):
             self.emit(Instruction(STX | MEM | DW, R10, 1, POINTER))
             self.index(3, 8, end, step=size)
             self.emit(ldx(DW, 1, R10, POINTER), Instruction(ALU64 | ADD | X, 1, 3))
-            most += 8 if not self.slip() else 0
+            most += 8 if not self.chance(0.1) else 0
         self.access(1, self.off(max(total - size - most, 0)), size)
 
     def array_value(self) -> None:
@@ -523,15 +524,43 @@ class _Writer(BlockWriter):
         self.pooled(2)
         self.pooled(4)
         self.branch(rng.choice((JEQ, JGT, JLT, JNE)), 4, None, self.immediate(), other)
-        self.emit(mov64(5, 2))
+        crossed = self.chance(0.5)  # on the other way both are the same as something, but not as each other
+        self.emit(mov64(5, 2), *([mov64(R0, 3)] if crossed else []))
         self.goto(meet)
         self.place(other)
-        self.emit(mov64(5, 3) if not self.chance(0.3) else mov64(5, 2))
+        self.emit(mov64(5, 3) if not self.chance(0.3) else mov64(5, 2), *([mov64(R0, 2)] if crossed else []))
         self.place(meet)
         mistaken = self.slip()
         self._unsigned(2 if mistaken else 5, 0, 15, end)
         self.emit(mov64(1, R10), Instruction(ALU64 | ADD | X, 1, 5 if not self.chance(0.1) else 2))
         self.access(1, -16, 1, register=4)
+        if crossed:
+            self.keep(R0)
+            self.keep(3)
+        self.place(end)
+
+    def many_ways(self) -> None:
+        """Branches one after another: more states than are followed one by one."""
+        end = self.label()
+        for slot in self.rng.sample(POOL, self.rng.randrange(3, 6)):
+            skip = self.label()
+            self.pooled(2)
+            self.branch(self.rng.choice((JEQ, JGT, JLT, JNE)), 2, None, self.immediate(), skip)
+            if self.chance(0.3):
+                self.emit(Instruction(ALU64 | ADD | K, COUNTER, 0, 0, self.rng.choice((1, 2, 8))))
+            elif self.chance(0.3):
+                self.emit(mov64(3, R10), Instruction(ALU64 | ADD | K, 3, 0, 0, self.rng.choice((-8, -16))))
+                self.emit(Instruction(STX | MEM | DW, R10, 3, POINTER))
+            else:
+                self.store_immediate(R10, slot, 8)
+            self.place(skip)
+        if self.chance(0.5):
+            self.emit(mov64(3, COUNTER))
+        else:
+            self.pooled(3)
+        self.bound(3, 4, 31, end)
+        self.moved(R10, 3, 1)
+        self.access(1, self.off(-32), 1)
         self.place(end)
 
     def counted_loop(self) -> None:

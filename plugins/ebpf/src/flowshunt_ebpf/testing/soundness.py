@@ -63,8 +63,11 @@ class Bench:
             machine = self._machines[context.name] = Machine(context, self.maps)
         return machine
 
-    def fill(self, machine: Machine, rng: random.Random, near: Sequence[int]) -> None:
-        """A random packet, random contents of maps: often numbers that the program compares with, or next to them."""
+    def fill(self, machine: Machine, rng: random.Random, near: Sequence[int], lengths: Sequence[int]) -> None:
+        """A random packet, random contents of maps: often numbers that the program compares with, or next to them.
+
+        `lengths`: what packets are often as long as.
+        """
         array, table, _, variables = self.maps
         for key in range(4):
             array.update(key.to_bytes(4, "little"), _contents(rng, near, 48))
@@ -74,8 +77,8 @@ class Bench:
             if rng.random() < 0.7:
                 table.update(key.to_bytes(4, "little"), _contents(rng, near, 24))
         size = rng.choice((14, 20, 34, 60, 64, 100, 1500))
-        if rng.random() < 0.6:
-            size = min(max(rng.choice(near) + rng.choice((-1, 0, 1)), 0), 1500) or 14
+        if rng.random() < 0.7:
+            size = rng.choice(lengths) + rng.choice((-1, 0, 0, 1))
         machine.set_packet(_contents(rng, near, size))
         field = "ingress_ifindex" if machine.context is XDP else "mark"
         machine.set_context({field: rng.choice(near) & 0xFFFFFFFF})
@@ -90,8 +93,9 @@ class Bench:
         interpreter = WatchedInterpreter(image, machine, Claims(facts))
         rng = random.Random(seed)
         near = sorted({abs(i.imm) & 0xFFFFFFFF for i in image.program.instructions} | {1, 14})
+        lengths = [*(n for n in near if 2 <= n <= 100), 14]
         for _ in range(runs):
-            self.fill(machine, rng, near)
+            self.fill(machine, rng, near, lengths)
             before = machine.packet()
             try:
                 outcome = interpreter.run(budget=BUDGET)
