@@ -83,6 +83,8 @@ def test_what_it_writes_is_read_back_and_runs_everywhere(text, tmp_path, name):
         found = json.loads(call("run", out, *context, *packet, "--runner", runner, "--json"))
         assert (found["value"], found["packet"]) == (wanted["value"], wanted["packet"])
     assert "accepted" in call("verify", out, *context)
+    assert ".insn 0xb7" in call("disasm", out)
+    assert ".insn" not in call("disasm", out, "--native", "x86_64")
 
 
 @pytest.mark.parametrize("policy", ["none", "all", "static"])

@@ -8,6 +8,7 @@ import click
 from flowshunt.insn import encode
 from flowshunt_ebpf.asm import Form, disassemble, instruction_texts, labels
 from flowshunt_ebpf.cli.source import read_program
+from flowshunt_ebpf.cli.subject import plain
 from flowshunt_ebpf.program import Program
 
 
@@ -34,6 +35,8 @@ def disasm(
       flowshunt bpf disasm program.o --native x86_64
     """
     program = read_program(file, name, None, btf)
+    if native:
+        program = plain(program)
     chosen = Form(form)
     machine = _machine_code(program, native) if native else None
     if as_json:
