@@ -256,7 +256,7 @@ class _Flow:
         prototype = PROTOTYPES.get(i.imm)
         if prototype is None:
             return after
-        if i.imm == _LOOKUP and self.arrays:
+        if every and i.imm == _LOOKUP and self.arrays:
             key = self.pointers.arguments.get(index, {}).get(2)
             if key is not None and key != ANYWHERE:
                 after |= word(key)  # a known index of an array tells that there is a value
