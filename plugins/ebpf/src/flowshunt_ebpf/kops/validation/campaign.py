@@ -21,7 +21,7 @@ from flowshunt_ebpf.kops.validation.proof import Proof
 from flowshunt_ebpf.kops.validation.prove import Prover, prove_form
 from flowshunt_ebpf.kops.validation.solvers import SOLVERS, version
 
-LIMIT: Final = 500
+LIMIT: Final = 300
 """Payloads of an operation that are proved beforehand, at most."""
 
 

@@ -113,9 +113,12 @@ def emit_obligation(emit: Emit, asked: Asked, plan: tuple[bool, ...] = ()) -> Ob
         if name not in names and name not in FREE[emit.architecture]:
             words = f"{name}, which is not its own, was {{0}}, the machine code leaves {{1}}"
             claims += _equal(terms, words, before[name], after[name])
-    claims += _same_memory(terms, wanted[MEMORY_KEY], after[MEMORY_KEY], "the machine code")
+    memories = wanted[MEMORY_KEY], after[MEMORY_KEY], "the machine code"
+    equal, by_arrays = _same_memory(terms, *memories)
+    claims += equal
     claims += [claim for access in touched for claim in _covered(terms, access, allowed)]
-    return Obligation(tuple(claims), given, inputs, path.following() if path else None)
+    following = path.following() if path else None
+    return Obligation(tuple(claims), given, inputs, memories if by_arrays else None, following)
 
 
 @attrs.frozen
@@ -156,8 +159,9 @@ def site_obligation(site: Replacement, asked: Asked, plan: tuple[bool, ...] = ()
             left, right = (terms.extract(values[name], at, 32) for values in (wanted, after))
             text = f"the {words} half of {name} should become {{0}}, what replaces the site gives {{1}}"
             claims += _equal(terms, text, left, right)
-    claims += _same_memory(terms, wanted[MEMORY_KEY], after[MEMORY_KEY], "what replaces the site")
-    return Obligation(tuple(claims), given, inputs)
+    memories = wanted[MEMORY_KEY], after[MEMORY_KEY], "what replaces the site"
+    equal, by_arrays = _same_memory(terms, *memories)
+    return Obligation((*claims, *equal), given, inputs, memories if by_arrays else None)
 
 
 def _equal(terms: Terms, words: str, wanted: Term, found: Term) -> list[Claim]:
@@ -166,8 +170,11 @@ def _equal(terms: Terms, words: str, wanted: Term, found: Term) -> list[Claim]:
     return [] if untouched else [Claim(terms.not_(terms.eq(wanted, found)), words, (wanted, found))]
 
 
-def _same_memory(terms: Terms, wanted: Term, found: Term, who: str) -> list[Claim]:
-    """Where both wrote the same addresses in the same order, the bytes written must be equal; else every byte must."""
+def _same_memory(terms: Terms, wanted: Term, found: Term, who: str) -> tuple[list[Claim], bool]:
+    """Where both wrote the same addresses in the same order, the bytes written must be equal; else every byte must.
+
+    Gives the claims, and whether they are about arrays.
+    """
     assert wanted.width == found.width == MEMORY
     claims: list[Claim] = []
     left, right = wanted, found
@@ -176,12 +183,27 @@ def _same_memory(terms: Terms, wanted: Term, found: Term, who: str) -> list[Clai
         if left.op != "store" or right.op != "store" or left.args[1] is not right.args[1]:
             address = terms.var("address", 64)
             bytes_there = terms.select(wanted, address), terms.select(found, address)
-            return [Claim(terms.not_(terms.eq(*bytes_there)), words, (address, *bytes_there))]
+            return [Claim(terms.not_(terms.eq(*bytes_there)), words, (address, *bytes_there))], True
         if left.args[2] is not right.args[2]:
             fails = terms.not_(terms.eq(left.args[2], right.args[2]))
             claims.append(Claim(fails, words, (left.args[1], left.args[2], right.args[2])))
         left, right = left.args[0], right.args[0]
-    return claims
+    return claims, _unresolved(terms, claims)
+
+
+def _unresolved(terms: Terms, claims: Sequence[Claim]) -> bool:
+    """Whether claims load from memory that was stored to, by addresses that may or may not be the same."""
+    initial_memory = terms.memory()
+    seen: set[int] = set()
+    stack = [claim.fails for claim in claims]
+    while stack:
+        top = stack.pop()
+        if top.number not in seen:
+            seen.add(top.number)
+            if top.op == "select" and top.args[0] is not initial_memory:
+                return True
+            stack.extend(top.args)
+    return False
 
 
 def _covered(terms: Terms, access: Access, allowed: Sequence[Access]) -> list[Claim]:

@@ -18,10 +18,10 @@ from flowshunt.payload import NO_REGISTER, NUMBER, RESULT, SOURCE, TEMPORARIES, 
 NARROW: Final = 65
 """Values that a field of numbers may have, for all of them to be taken."""
 
-WORK: Final = 5000
+WORK: Final = 3500
 """Instructions of proof sequences that are proved of an operation beforehand, at most."""
 
-_SEARCHED: Final = 80_000
+_SEARCHED: Final = 40_000
 _POOL: Final = (1, 2, 3, 6, 7, 8, 9, 5)
 _COUNT: Final = 4  # r4 lives in rcx
 _REGISTERS: Final = (RESULT, SOURCE, TEMPORARY)

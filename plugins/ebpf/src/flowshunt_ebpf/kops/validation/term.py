@@ -115,7 +115,7 @@ class Valuation:
 
     def __init__(self, variables: Mapping[str, int], byte_at: Callable[[int], int]) -> None:
         self._variables = variables
-        self._byte_at = byte_at
+        self.byte_at = byte_at
         self._known: dict[int, int | dict[int, int]] = {}
 
     def value(self, term: Term) -> int:
@@ -160,7 +160,7 @@ class Valuation:
         if op == "select":
             memory, address = values
             assert isinstance(memory, dict) and isinstance(address, int)
-            return memory[address] if address in memory else self._byte_at(address)
+            return memory[address] if address in memory else self.byte_at(address)
         if op == "ite" and term.width == MEMORY:
             return values[1] if values[0] else values[2]
         return compute(op, term.width, values, [arg.width for arg in term.args], term.value)  # type: ignore[arg-type]
