@@ -8,7 +8,7 @@ from flowshunt_ids.engine import IdsEngine
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(None, "is given"), ("# none\n", "is given"), ("alert http any any -> any any (sid:1;)\n", "can be used")],
+    [(None, "is given"), ("# none\n", "is given"), ("alert mqtt any any -> any any (sid:1;)\n", "can be used")],
     ids=["no file", "empty file", "all skipped"],
 )
 def test_no_rule_is_a_warning(tmp_path, text, said):
