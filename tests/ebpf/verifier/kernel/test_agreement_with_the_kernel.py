@@ -14,7 +14,7 @@ from flowshunt_ebpf.verifier import Limits, verify
 
 OBJECTS = Path(__file__).parents[2] / "objects"
 DOCUMENT = Path(__file__).parents[4] / "docs" / "verifier.md"
-LIMITS = Limits(instructions=20_000)
+LIMITS = Limits(instructions=40_000)
 OURS = [
     (file.relative_to(OBJECTS).as_posix(), name)
     for file in sorted([*OBJECTS.glob("*.o"), *OBJECTS.glob("large/*.o")])
