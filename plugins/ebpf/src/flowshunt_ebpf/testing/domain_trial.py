@@ -128,6 +128,8 @@ class Trial:
         for x in range(self.ones + 1):
             if s.contains(a, x) != (x in values):
                 yield f"contains({a}, {x}) is {s.contains(a, x)}"
+            if s.includes(a, s.const(x)) != (x in values):
+                yield f"includes({a}, {x}) is {s.includes(a, s.const(x))}"
 
     def _swapped(self, x: int, width: int) -> int:
         octet = self.width // 8
@@ -182,6 +184,15 @@ class Trial:
         if lost:
             yield f"{name}{tuple(map(str, arguments))} = {result} lost {sorted(lost)[:8]}"
 
+    def ranges(self, low: int, high: int) -> Iterator[str]:
+        """What is wrong with the sets of all values from one to another."""
+        s = self.domain.scalar
+        values = set(range(low, high + 1))
+        yield from self._lost("unsigned_range", (low, high), s.unsigned_range(low, high), values)
+        low, high = low - (1 << self.width - 1), high - (1 << self.width - 1)
+        values = {x & self.ones for x in range(low, high + 1)}
+        yield from self._lost("signed_range", (low, high), s.signed_range(low, high), values)
+
     # Semantics
 
     def concrete(self, bits: int, name: str, x: int, y: int) -> int:
@@ -235,6 +246,9 @@ def first_wrong(domain: Domain, *, pairs: int, seed: int = 1) -> str | None:
     for _ in range(pairs):
         wrong = trial.settled(trial.random_parts(rng))
         if wrong is not None and " too" not in wrong:
+            return wrong
+    for low in range(trial.ones + 1):
+        for wrong in trial.ranges(low, rng.randint(low, trial.ones)):
             return wrong
     elements = trial.elements(rng, 10 * pairs)
     constants = [domain.scalar.const(x) for x in range(trial.ones + 1)]
