@@ -151,3 +151,11 @@ def test_without_a_shipped_file_nothing_is_told(shipping, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ProofCache(None).find(KEY) is None
+
+
+def test_a_refused_site_is_not_asked_about_again_in_the_process():
+    prover = Prover(ProofCache(None, use_shipped=False))
+    first, again = (prove_site([mov64(1, 2)], [mov64(1, 3)], live_set.whole(1), prover=prover) for _ in range(2))
+    assert isinstance(first, Refusal) and again is first
+    anew = Prover(ProofCache(None, use_shipped=False))
+    assert prove_site([mov64(1, 2)], [mov64(1, 3)], live_set.whole(1), prover=anew) is not first

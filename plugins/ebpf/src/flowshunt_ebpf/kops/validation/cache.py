@@ -25,6 +25,7 @@ from typing import Final
 from flowshunt.cache import cache_folder, is_private
 from flowshunt.errors import FlowshuntWarning
 from flowshunt_ebpf.kops.validation import shipped
+from flowshunt_ebpf.kops.validation.proof import Refusal
 
 PACKAGE: Final = "flowshunt_ebpf.kops.validation"
 SOURCES: Final = (
@@ -37,6 +38,7 @@ SOURCES: Final = (
 DIGEST_BYTES: Final = 32
 _CHECK_BYTES: Final = 8
 _RECORD_BYTES: Final = DIGEST_BYTES + _CHECK_BYTES
+_REFUSALS: Final = 4096
 PROCESS, SHIPPED, USER = "process", "shipped", "user"
 
 
@@ -67,6 +69,7 @@ class ProofCache:
         self._file = user_file
         self._known: dict[bytes, str] = dict.fromkeys(_read(user_file), USER) if user_file else {}
         self._shipped = _shipped() if use_shipped else b""
+        self._refused: dict[bytes, Refusal] = {}
 
     def find(self, key: bytes) -> str | None:
         """Where a proof is kept; None: nowhere."""
@@ -74,6 +77,15 @@ class ProofCache:
         if where is None and self._shipped and _contains(self._shipped, key):
             where = self._known[key] = SHIPPED
         return where
+
+    def refusal(self, key: bytes) -> Refusal | None:
+        """Why something was not proved in this process; None: it was not asked yet."""
+        return self._refused.get(key)
+
+    def put_refusal(self, key: bytes, refusal: Refusal) -> None:
+        """Keep a refusal as long as the process lives: a program that is loaded again is not asked about again."""
+        if len(self._refused) < _REFUSALS:
+            self._refused[key] = refusal
 
     def put(self, keys: Iterable[bytes], *, source: str = PROCESS) -> None:
         """Keep proofs, in the user's file too where there is one. Disk trouble is not told: it costs time alone."""

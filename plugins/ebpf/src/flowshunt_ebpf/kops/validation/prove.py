@@ -177,6 +177,8 @@ def _site(site: Replacement, prover: Prover) -> Proof | Refusal:
         return Proof(SITE, exact, source="identical")
     if found := _kept(prover, exact):
         return Proof(SITE, exact, source=found, disjoint=site.disjoint)
+    if prover.cache is not None and (refused := prover.cache.refusal(exact)) is not None:
+        return refused
     renamed = digest(renamed_site(site))
     if found := _kept(prover, renamed):
         _keep(prover, exact)
@@ -194,6 +196,8 @@ def _site(site: Replacement, prover: Prover) -> Proof | Refusal:
     if isinstance(result, Proof):
         _keep(prover, renamed, exact)
         return attrs.evolve(result, disjoint=site.disjoint)
+    if prover.cache is not None and set(prover.solvers) == set(SOLVERS):
+        prover.cache.put_refusal(exact, result)
     return result
 
 
