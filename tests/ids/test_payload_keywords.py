@@ -153,3 +153,13 @@ def test_any_expression_is_translated_and_compiled_or_refused(text):
         compile_pattern(translate(text).encode("latin-1", "backslashreplace"), 0)
     except RuleError:
         return
+
+
+def test_a_variable_of_a_buffer_that_was_not_looked_at_is_zero():
+    rule = rule_of('byte_extract:1,0,n; udp.hdr; content:"|0f a0|"; offset:n; depth:2')
+    assert PayloadMatcher(rule.packet_buffers[0].matches, InspectionCounters()).matches(b"\x0f\xa0")
+
+
+def test_bytes_of_an_expression_that_are_no_text_are_kept():
+    rule = rule_of('pcre:"/\udc80.\u00e9/"')
+    assert PayloadMatcher(rule.payload, InspectionCounters()).matches(b"\x80a\xc3\xa9")

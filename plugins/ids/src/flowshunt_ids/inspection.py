@@ -226,7 +226,8 @@ def _until_next_place(payload: Sequence[Match], at: int) -> list[Match]:
 
 
 def _value(given: int | str, variables: dict[str, int]) -> int:
-    return variables[given] if isinstance(given, str) else given
+    """A number, or a variable's value: 0 for one of a buffer that was not looked at before."""
+    return variables.get(given, 0) if isinstance(given, str) else given
 
 
 def _bounds(match: Content, place: int, length: int, variables: dict[str, int]) -> tuple[int, int]:

@@ -86,7 +86,7 @@ def _pcrexform(value: str) -> Callable[[bytes], bytes]:
     if len(value) < 3 or value[0] != '"' or value[-1] != '"':
         raise RuleError("pcrexform: takes an expression in double quotes")
     source = translate(value[1:-1].replace("\\;", ";").replace('\\"', '"'))
-    expression = compile_pattern(source.encode("latin-1", "backslashreplace"), 0, "pcrexform")
+    expression = compile_pattern(source.encode("utf-8", "surrogateescape"), 0, "pcrexform")
     if expression.groups != 1:
         raise RuleError(f"pcrexform: needs exactly one group, and has {expression.groups}")
     search: Callable[..., re.Match[bytes] | None] = expression.search

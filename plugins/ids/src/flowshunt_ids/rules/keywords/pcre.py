@@ -277,7 +277,7 @@ def _pcre(rule: RuleBuilder, value: str) -> None:
     translated = translate(source, dollar_end=dollar_end, ungreedy=ungreedy)
     if anchored:
         translated = rf"\G(?:{translated})"
-    pattern = translated.encode("latin-1", "backslashreplace") if translated.isascii() else translated.encode()
+    pattern = translated.encode("utf-8", "surrogateescape")
     compiled = compile_pattern(pattern, flags)
     if len(captures) > compiled.groups:
         raise RuleError(f"pcre: {len(captures)} variables for {compiled.groups} groups")
