@@ -107,10 +107,11 @@ def _differs(
     return False
 
 
-@kernel(_I64(POOL, _I64, _I64, _I64, _I64, _I64, types.boolean, BYTES, BYTES), entry=False)
+@kernel(_I64(POOL, _I64, _I64, _I64, _I64, _I64, _I64, types.boolean, BYTES, BYTES), entry=False)
 def resolve(
     pool: Pool,
     policy: int,
+    begin: int,
     first: int,
     seq: int,
     length: int,
@@ -119,7 +120,10 @@ def resolve(
     data: NDArray[np.uint8],
     extra: NDArray[np.uint8],
 ) -> Any:
-    """The bytes of a new segment that overlaps those from node `first` on, as the receiver sees them, in a block.
+    """The bytes of a new segment that overlaps those from node `begin` on, as the receiver sees them, in a block.
+
+    Those before node `first` (-1: all) are not asked: new bytes replace theirs. It is so in Suricata where between them
+    and the new segment lies one that it does not overlap.
 
     Where new bytes win, they are written to the old segments too. Returns
     the block, or -1 where there is no room; with `compare` it is shifted left by one, and the last bit says whether
@@ -133,8 +137,10 @@ def resolve(
     differ, rewrite = False, False
     for turn in range(2 if compare else 1):
         looking = compare and turn == 0
-        node: Any = np.int64(first)
+        node: Any = np.int64(begin)
+        judging = False
         while node >= 0 and ahead(pool.nodes[node].seq, end) < 0:
+            judging = judging or node == first
             mine = pool.nodes[node]
             over = ahead(seq, mine.seq)
             at = max(over, 0)
@@ -142,7 +148,9 @@ def resolve(
             count: Any = min(np.int64(mine.length) - at, length - place)
             if count > 0:
                 beyond = ahead(end, wrap(np.int64(mine.seq) + np.int64(mine.length)))
-                if looking:
+                if not judging:
+                    rewrite = True
+                elif looking:
                     twin = over == 0 and beyond == 0
                     differ |= not twin and _differs(pool, node, at, block, place, count, data, extra, False)
                 elif new_wins(policy, -over, beyond):
@@ -150,7 +158,7 @@ def resolve(
                 else:
                     _differs(pool, node, at, block, place, count, data, extra, True)
             node = np.int64(mine.next)
-    node = np.int64(first if rewrite else -1)
+    node = np.int64(begin if rewrite else -1)
     while node >= 0 and ahead(pool.nodes[node].seq, end) < 0:
         mine = pool.nodes[node]
         over = ahead(seq, mine.seq)

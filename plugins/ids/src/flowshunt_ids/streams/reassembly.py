@@ -125,7 +125,7 @@ def insert(
     if tail < 0 or ahead(seq, me.right) >= 0:
         return TAKEN if _link(pool, sides, side, tail, seq, length, source, -1) else FULL
     end = wrap(seq + length)
-    before, node, first = np.int64(-1), np.int64(me.head), np.int64(-1)
+    before, node, first, begin = np.int64(-1), np.int64(me.head), np.int64(-1), np.int64(-1)
     middle = np.int64(me.middle)
     if middle >= 0 and ahead(seq, me.next) >= 0:
         before, node = middle, np.int64(pool.nodes[middle].next)
@@ -137,6 +137,8 @@ def insert(
             first = np.int64(-1)
         elif first < 0:
             first = node
+        if begin < 0 and first >= 0:
+            begin = first
         before, node = node, np.int64(pool.nodes[node].next)
     twin = np.int64(-1)
     if node >= 0 and ahead(pool.nodes[node].seq, end) < 0:
@@ -144,9 +146,11 @@ def insert(
             twin = node
         if first < 0:
             first = node
-    if first < 0:
+        if begin < 0:
+            begin = first
+    if begin < 0:
         return TAKEN if _link(pool, sides, side, before, seq, length, source, -1) else FULL
-    found = resolve(pool, me.policy, first, seq, length, source, compare, data, extra)
+    found = resolve(pool, me.policy, begin, first, seq, length, source, compare, data, extra)
     if found < 0:
         pool.state[LOST_BYTES] += length
         return FULL
@@ -282,19 +286,24 @@ def read(pool: Pool, sides: NDArray[Any], side: int, begin: int, end: int, out: 
 def inspect_pending(
     pool: Pool, sides: NDArray[Any], side: int, everything: bool, out: Output, row: int, scan: int, flags: int
 ) -> None:
-    """Give out what was not inspected yet, up to what is acknowledged or everything, as segments; holes part them."""
+    """Give out what was not inspected yet, up to what is acknowledged or everything, as segments; holes part them.
+
+    What comes after a hole is inspected once more with what follows it, as in Suricata.
+    """
     me = sides[side]
     end = np.int64(me.right)
     if not everything and ahead(me.acked, end) < 0:
         end = np.int64(me.acked)
     begin = np.int64(me.seen)
+    passed = False
     while ahead(end, begin) > 0:
         first = out.counts[1]
         length, following = read(pool, sides, side, begin, end, out)
         add_segment(out, first, row, side >> 1, me.group, scan, length, flags)
+        me.seen = begin if passed else wrap(begin + length)
         begin = wrap(begin + length)
         if ahead(following, end) >= 0:
             break
         pool.state[GAPS] += 1
         begin = following
-    me.seen = begin
+        passed = True
