@@ -3,7 +3,6 @@
 import hashlib
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -103,8 +102,8 @@ def prove_operations(
         for name, architecture, number in tasks:
             yield prove_operation_form(operations[name], architecture, number, plan)
         return
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(_task, [(find, *task, plan) for task in tasks])
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:  # an interrupt ends the processes too
+        yield from pool.imap(_task, [(find, *task, plan) for task in tasks])
 
 
 def _task(task: tuple[Find, str, str, int, Plan]) -> FormReport:
