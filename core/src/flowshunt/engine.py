@@ -192,7 +192,11 @@ class EngineSummary:
 
 @runtime_checkable
 class EngineSession(Protocol):
-    """An engine at work on one run. Not thread-safe; one session per partition."""
+    """An engine at work on one run. Not thread-safe; one session per partition.
+
+    It may have an attribute `flow_timeouts`: the `flowshunt.flows.record.FlowTimeouts` that its configuration asks for
+    (None: it asks for none), by which flows then end.
+    """
 
     def inspect(self, batch: InspectionBatch) -> Verdicts:
         """Judge a batch. Called in order of arrival; must not keep views of the batch's buffer after it returns."""

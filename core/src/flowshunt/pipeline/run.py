@@ -160,7 +160,8 @@ def work(
             seed=config.seed,
         )
     )
-    table = FlowTable(config.flow_capacity, config.timeouts, seed=config.seed)
+    timeouts: FlowTimeouts | None = getattr(session, "flow_timeouts", None)
+    table = FlowTable(config.flow_capacity, timeouts or config.timeouts, seed=config.seed)
     host = Host(
         nic,
         session,
