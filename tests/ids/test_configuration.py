@@ -4,6 +4,7 @@ import pytest
 
 from flowshunt.engine import EngineConfig
 from flowshunt.errors import InputError
+from flowshunt.flows.record import FlowTimeouts
 from flowshunt_ids.configuration import MAX_UNKNOWN
 from flowshunt_ids.ruleset import load_rule_set
 from flowshunt_ids.settings import load_settings
@@ -100,7 +101,7 @@ defrag: {timeout: 30}
     assert [found.enabled(name) for name in ("tls", "imap", "http")] == ["no", "detection-only", "yes"]
     assert (found.enabled("dns", "tcp"), found.enabled("dns", "udp")) == ("yes", "no")
     assert found.napatech == {"streams": ["0-3"]}
-    assert found.flow_timeouts == {"tcp": {"new": 60, "established": 500}, "udp": {"new": 20}}
+    assert found.timeouts() == FlowTimeouts(tcp_new=60, tcp_established=500, udp_new=20)
     assert found.host_policies["linux"] == "[10.0.0.0/8,192.168.1.100]"
     assert found.defrag_timeout == 30
     assert not found.warnings
@@ -118,3 +119,13 @@ defrag: {timeout: 30}
 def test_parts_of_another_form_are_named(tmp_path, text, part):
     with pytest.raises(InputError, match=part):
         settings_of(tmp_path, text)
+
+
+def test_flows_end_when_the_configuration_says(tmp_path):
+    from flowshunt_ids.engine import IdsEngine
+
+    config = tmp_path / "suricata.yaml"
+    config.write_text("flow-timeouts: {default: {new: 5, bypassed: 9}, tcp: {closed: 3}}\n")
+    session = IdsEngine().open(EngineConfig(config=config, flow_capacity=16))
+    assert session.flow_timeouts == FlowTimeouts(other_new=5, bypassed=9, tcp_closed=3)
+    assert IdsEngine().open(EngineConfig(flow_capacity=16)).flow_timeouts is None

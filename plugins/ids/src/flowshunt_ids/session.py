@@ -40,6 +40,7 @@ class Session:
             timeout=settings.defrag_timeout * 1_000_000_000,
         )
         self._outer = OuterFlows()
+        self.flow_timeouts = settings.timeouts()
 
     def inspect(self, batch: InspectionBatch) -> Verdicts:
         """See `flowshunt.engine.EngineSession.inspect`."""

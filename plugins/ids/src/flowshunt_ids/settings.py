@@ -9,6 +9,7 @@ import attrs
 
 from flowshunt.engine import EngineConfig
 from flowshunt.errors import InputError
+from flowshunt.flows.record import FlowTimeouts
 from flowshunt_ids.configuration import Configuration, put, read_tree, say_unasked
 from flowshunt_ids.rules.classification import Classification, read_classes, read_references
 from flowshunt_ids.rules.text_files import read_text
@@ -68,6 +69,22 @@ class Settings:
     eve_types: Mapping[str, Mapping[str, Any]] | None = None
     napatech: Mapping[str, Any] = attrs.field(factory=dict)
     warnings: tuple[str, ...] = ()
+
+    def timeouts(self) -> FlowTimeouts | None:
+        """When flows end, as the configuration has it; None where it says nothing of it."""
+        given = self.flow_timeouts
+        if not given:
+            return None
+        named = {
+            f"{'other' if protocol == 'default' else protocol}_{state}": float(seconds)
+            for protocol, states in given.items()
+            for state, seconds in states.items()
+            if state in ("new", "established") or (protocol, state) == ("tcp", "closed")
+        }
+        bypassed = [states["bypassed"] for states in given.values() if "bypassed" in states]
+        if bypassed:
+            named["bypassed"] = float(max(bypassed))
+        return FlowTimeouts(**named)
 
     def protocol(self, name: str) -> Mapping[str, Any]:
         """The part of the configuration of an application protocol; empty where there is none."""
