@@ -29,6 +29,8 @@ class Toy:
                 raise ValueError("bad byte")
             if letter == ord(">"):
                 self.becomes = "other"
+            if letter == ord("#"):
+                self.bypass = True
             made = Transaction(self.count)
             self.count += 1
             made.progress = [1, 1]
@@ -97,3 +99,13 @@ def test_what_nobody_recognizes_is_stopped():
     assert mine.protocol_of(0) == FAILED
     mine.forget([0])
     assert mine.protocol_of(0) == ""
+
+
+def test_a_flow_whose_rest_is_of_no_interest_is_stopped_once_all_was_looked_at():
+    mine = layer()
+    outcome = give(mine, (0, b"T#"), (SEGMENT_LOOK, b""))
+    assert [wish[0] for wish in outcome.wishes] == [0] and outcome.wishes[0][3].bypass
+    assert outcome.stop == []
+    outcome = give(mine, (SEGMENT_LOOK | SEGMENT_TO_CLIENT, b""), (0, b"more"), (SEGMENT_LOOK, b""))
+    assert outcome.wishes == [] and outcome.stop == [0]
+    assert mine.protocol_of(0) == "toy"

@@ -61,6 +61,7 @@ class AppFlow:
         "protocol",
         "recent",
         "recent_bytes",
+        "wished",
     )
 
     def __init__(self) -> None:
@@ -73,6 +74,7 @@ class AppFlow:
         self.known = [NEVER, NEVER]
         self.asked: set[int] = set()
         self.others: dict[int, str] = {}
+        self.wished = False
         self.recent: tuple[list[bytes], list[bytes]] = ([], [])
         self.recent_bytes = [0, 0]
 
@@ -370,11 +372,18 @@ class AppLayer:
         if finished or flow.recent_bytes[direction] >= CHUNK:
             flow.recent[direction].clear()
             flow.recent_bytes[direction] = 0
-        if parser.bypass:
+        if parser.bypass and not flow.wished:
+            flow.wished = True
             outcome.wishes.append((slot, row, protocol, parser))
-            parser.bypass = False
         if finished:
             self._retire(flow, slot, row, protocol, outcome)
+        if parser.bypass and not any(each.changed[0] or each.changed[1] for each in parser.transactions):
+            # Nothing more comes that anyone looks at.
+            outcome.stop.append(slot)
+            if name in self._eve:
+                outcome.told.extend(Told(row, slot, name, transaction) for transaction in parser.transactions)
+            flow.parser = None
+            return
         if row < 0 and direction == TO_CLIENT and name in self._eve:
             outcome.told.extend(Told(row, slot, name, transaction) for transaction in parser.transactions)
             parser.transactions.clear()
