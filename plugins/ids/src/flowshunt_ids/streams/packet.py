@@ -117,9 +117,7 @@ def _read_options(packet: NDArray[np.int64], data: NDArray[np.uint8], at: int, e
             packet[STAMPED] = 1
             packet[STAMP] = _word(data, at + 2)
             packet[ECHO] = _word(data, at + 6)
-        elif kind == 34 and (size == 2 or (size >= 6 and size <= 18 and size & 1 == 0)):
-            packet[FAST_OPEN] = 1
-        elif (
+        elif (kind == 34 and (size == 2 or (size >= 6 and size <= 18 and size & 1 == 0))) or (
             (kind == 253 or kind == 254) and (size == 4 or size == 12) and data[at + 2] == 0xF9 and data[at + 3] == 0x89
         ):
             packet[FAST_OPEN] = 1
