@@ -33,10 +33,10 @@ from flowshunt_ebpf.native.assembler import assemble
 NOBODY = Prover(None)
 
 
-def judged(architecture, sequence, text, *, clobbers=0, disjoint=()):
+def judged(architecture, sequence, text, *, clobbers=0, disjoint=(), timeout=20):
     """Whether code (r0 is rax, r1 rdi, r2 rsi) does what a sequence does."""
     emit = Emit(architecture, tuple(sequence), decode(architecture, assemble(architecture, text)), clobbers, disjoint)
-    return decide("emit", b"", lambda asked, plan: emit_obligation(emit, asked, plan))
+    return decide("emit", b"", lambda asked, plan: emit_obligation(emit, asked, plan), timeout=timeout)
 
 
 def copied(size):
@@ -71,7 +71,7 @@ def test_wide_moves_differ_where_ranges_overlap_and_are_proved_where_they_may_no
 def test_an_assumption_about_a_shorter_range_is_not_enough():
     text = "\n".join(wide(48))
     for too_little in (Disjoint(1, 0, 2, 0, 8), Disjoint(1, 24, 2, 0, 24), Disjoint(1, 0, 2, 40, 48)):
-        assert isinstance(judged("x86_64", copied(48), text, clobbers=1, disjoint=(too_little,)), Refusal)
+        assert isinstance(judged("x86_64", copied(48), text, clobbers=1, disjoint=(too_little,), timeout=3), Refusal)
 
 
 def test_moves_in_the_same_order_are_equal_whatever_overlaps():
@@ -85,7 +85,7 @@ def test_a_test_at_run_time_makes_an_assumption_unnecessary(size):
 
 @pytest.mark.parametrize("bound", [1, 8, 15])
 def test_a_test_at_run_time_that_lets_overlaps_through_is_refused(bound):
-    assert isinstance(judged("x86_64", copied(32), guarded(32, bound), clobbers=1), Refusal)
+    assert isinstance(judged("x86_64", copied(32), guarded(32, bound), clobbers=1, timeout=3), Refusal)
 
 
 def test_string_moves_copy_byte_by_byte():
