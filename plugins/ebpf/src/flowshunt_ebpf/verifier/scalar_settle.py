@@ -34,19 +34,19 @@ def settle_parts(
     """All parts of a set, each as small as the others allow; None where no value is in all of them."""
     if umax <= LOW_SMAX or (smin >= 0 and smax <= LOW_SMAX):
         return _settle_small(value, mask, max(umin, smin, low_umin, low_smin), min(umax, smax, low_umax, low_smax))
-    state: State | None = (
+    state: State = (
         value,
         mask,
         *by_sign(umin, umax, smin, smax, SIGN),
         *by_sign(low_umin, low_umax, low_smin, low_smax, LOW_SIGN),
     )
     for _ in range(_ROUNDS):
-        before = state
-        state = refined(*state)
-        if state is None:
+        after = refined(*state)
+        if after is None:
             return None
-        if state == before:
+        if after == state:
             break
+        state = after
     return assembled(*state)
 
 
