@@ -217,7 +217,7 @@ class _Writer(BlockWriter):
             self.emit(Instruction(STX | MEM | DW, R10, 1, POINTER))
             self.index(3, 16, end, step=size)
             self.emit(ldx(DW, 1, R10, POINTER), Instruction(ALU64 | ADD | X, 1, 3))
-            bottom -= 16 if not self.chance(0.1) else 8
+            bottom -= 16 if not self.chance(0.3) else 8
         if self.chance(0.3):
             self.emit(Instruction(ALU64 | ADD | K, 1, 0, 0, self.off(bottom)))
             self.access(1, 0, size)
@@ -267,7 +267,7 @@ class _Writer(BlockWriter):
             self.emit(Instruction(STX | MEM | DW, R10, 1, POINTER))
             self.index(3, 8, end, step=size)
             self.emit(ldx(DW, 1, R10, POINTER), Instruction(ALU64 | ADD | X, 1, 3))
-            most += 8 if not self.chance(0.1) else 0
+            most += 8 if not self.chance(0.3) else 0
         self.access(1, self.off(max(total - size - most, 0)), size)
 
     def array_value(self) -> None:
@@ -530,13 +530,14 @@ class _Writer(BlockWriter):
         self.place(other)
         self.emit(mov64(5, 3) if not self.chance(0.3) else mov64(5, 2), *([mov64(R0, 2)] if crossed else []))
         self.place(meet)
-        mistaken = self.slip()
+        mistaken = self.chance(0.2)
         self._unsigned(2 if mistaken else 5, 0, 15, end)
         self.emit(mov64(1, R10), Instruction(ALU64 | ADD | X, 1, 5 if not self.chance(0.1) else 2))
         self.access(1, -16, 1, register=4)
-        if crossed:
-            self.keep(R0)
-            self.keep(3)
+        for reg in (R0, 3) if crossed else ():  # so that it matters what these are
+            self._unsigned(reg, 0, 15, end)
+            self.emit(mov64(1, R10), Instruction(ALU64 | ADD | X, 1, reg))
+            self.access(1, -16, 1, register=4)
         self.place(end)
 
     def many_ways(self) -> None:
