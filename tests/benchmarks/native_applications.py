@@ -22,9 +22,8 @@ import attrs
 
 from flowshunt_ebpf.contexts.layout import BY_TYPE
 from flowshunt_ebpf.elf import load_object
-from flowshunt_ebpf.kops.optimize import Target, optimize
+from flowshunt_ebpf.kops.optimize import optimize
 from flowshunt_ebpf.kops.policy import Policy
-from flowshunt_ebpf.kops.profile import profile
 from flowshunt_ebpf.kops.trial import Trial
 from flowshunt_ebpf.native.workbench import Workbench
 
@@ -48,7 +47,8 @@ def frames(t: ModuleType, target4: int, target6: int) -> list[bytes]:
     dice = random.Random(5)
     made = []
     for n in range(FLOWS):
-        client4, client6 = 0x0A000000 + dice.randrange(1 << 20), (0x20010DB8 << 96) + (1 << 64) + dice.randrange(1 << 32)
+        client4 = 0x0A000000 + dice.randrange(1 << 20)
+        client6 = (0x20010DB8 << 96) + (1 << 64) + dice.randrange(1 << 32)
         port = 1024 + dice.randrange(60000)
         body = dice.randbytes(dice.choice((8, 40, 200, 900)))
         if n % 4 == 3:
@@ -73,13 +73,16 @@ def fill_balancer(bench: Workbench) -> None:
         bench.maps["services"].update(key, value)
     for number in range(1, 17):
         flags = (0, 2, 1, 3)[number % 4]
-        address = socket.inet_pton(socket.AF_INET6, f"2001:db8:1::{number:x}") if flags & 1 else bytes([10, 9, 0, number]) + bytes(12)
+        address = bytes([10, 9, 0, number]) + bytes(12)
+        if flags & 1:
+            address = socket.inet_pton(socket.AF_INET6, f"2001:db8:1::{number:x}")
         value = address + bytes([2, 0, 0, 0, 1, number]) + struct.pack("<HQQ", flags, 0, 0)
         bench.maps["servers"].update(struct.pack("<I", number), value)
     dice = random.Random(9)
     for number in range(4):
         for place in range(1024):
-            bench.maps["ring"].update(struct.pack("<I", number * 1024 + place), struct.pack("<I", dice.randrange(1, 17)))
+            server = struct.pack("<I", dice.randrange(1, 17))
+            bench.maps["ring"].update(struct.pack("<I", number * 1024 + place), server)
 
 
 def fill_filter(bench: Workbench) -> None:
@@ -119,9 +122,6 @@ def measured(application: Application, packets: Sequence[bytes], rounds: int, se
     program = found.program(application.program)
     others = {name: (lambda name=name: found.program(name)) for name in found.names if name != application.program}
     trial = Trial(BY_TYPE[program.type], packets, others, application.fill, rounds=rounds, seconds=seconds)
-
-    def build(places: Any) -> Any:
-        return optimize(program, policy=Policy.ALL, places=places) if places is not None else optimize(program, policy=Policy.ALL)
 
     variants = {"none": program}
     for policy in (Policy.ALL, Policy.STATIC):
@@ -170,9 +170,10 @@ def main() -> None:
         print(f"{figures['name']}: {figures['instructions']} instructions, results {figures['results']}")
         for name in figures["ns"]:
             size, stock = figures["bytes"][name], figures["bytes"]["none"]
+            spread = f"({figures['low'][name]:.3f} to {figures['high'][name]:.3f})"
             print(
-                f"  {name:8} {figures['sites'][name]:4} sites {figures['ns'][name]:8.1f} ns {figures['ratio'][name]:6.3f}x "
-                f"({figures['low'][name]:.3f} to {figures['high'][name]:.3f}) {size:6} bytes {100 * (size - stock) / stock:+.1f} %"
+                f"  {name:8} {figures['sites'][name]:4} sites {figures['ns'][name]:8.1f} ns "
+                f"{figures['ratio'][name]:6.3f}x {spread} {size:6} bytes {100 * (size - stock) / stock:+.1f} %"
             )
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1), encoding="utf-8")

@@ -192,8 +192,10 @@ def main() -> None:
         print(f"without the kernel's column: {lacking}")
     if library is None:
         print("without the ceiling: there is no clang")
-    head = f"{'program':18} {'sites':>5} {'stock ns':>9} {'all':>7} {'static':>7} {'kernel':>8} {'to kernel':>9} {'O3':>7} {'gap':>6} {'bytes':>14}"
-    print(head)
+    print(
+        f"{'program':18} {'sites':>5} {'stock ns':>9} {'all':>7} {'static':>7} {'kernel':>8} {'to kernel':>9} "
+        f"{'O3':>7} {'gap':>6} {'bytes':>14}"
+    )
     found: list[Measured] = []
     for file in sorted(HERE.glob("*.o")):
         for name in load_object(file).names:
@@ -202,10 +204,11 @@ def main() -> None:
             m = Measured(load_object(file).program(name), library, not lacking, arguments.rounds, arguments.seconds)
             found.append(m)
             stock, made = m.sizes["stock"], m.sizes["all"]
+            change = f"{100 * (made - stock) / stock:+.1f}%"
             print(
                 f"{m.name:18} {m.sites:5} {m.timings['stock'].ns:9.1f} {_shown(m.ratio('all')):>7} "
                 f"{_shown(m.ratio('static')):>7} {_shown(m.ratio('kernel')):>8} {_shown(m.ratio('all', 'kernel')):>9} "
-                f"{_shown(m.ratio('O3')):>7} {_shown(m.gap, '{:.0%}'):>6} {stock:6} {100 * (made - stock) / stock:+6.1f}%",
+                f"{_shown(m.ratio('O3')):>7} {_shown(m.gap, '{:.0%}'):>6} {stock:6} {change:>7}",
                 flush=True,
             )
     by_name = {m.name: m for m in found}
