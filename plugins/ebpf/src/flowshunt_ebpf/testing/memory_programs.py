@@ -213,7 +213,7 @@ class _Writer(BlockWriter):
         self.index(3, most, end, step=size)
         self.moved(R10, 3, 1)
         bottom = -(most + size) if most + size <= 64 else -64
-        if most <= 31 and self.chance(0.25):
+        if most <= 31 and self.chance(0.5):
             self.emit(Instruction(STX | MEM | DW, R10, 1, POINTER))
             self.index(3, 16, end, step=size)
             self.emit(ldx(DW, 1, R10, POINTER), Instruction(ALU64 | ADD | X, 1, 3))
@@ -263,7 +263,7 @@ class _Writer(BlockWriter):
         self.index(3, most, end, step=size if self.chance(0.7) else 1)
         self.emit(ldx(DW, base, R10, POINTER))
         self.moved(base, 3, 1)
-        if most + size + 8 <= total and self.chance(0.3):
+        if most + size + 8 <= total and self.chance(0.5):
             self.emit(Instruction(STX | MEM | DW, R10, 1, POINTER))
             self.index(3, 8, end, step=size)
             self.emit(ldx(DW, 1, R10, POINTER), Instruction(ALU64 | ADD | X, 1, 3))
