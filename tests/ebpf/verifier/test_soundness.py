@@ -3,11 +3,14 @@
 A fixed share of the random programs; `tests/benchmarks/verifier_soundness.py` runs as many as one likes.
 """
 
+from pkgutil import resolve_name
+
 import pytest
 
+from flowshunt.insn import ADD
 from flowshunt_ebpf.testing.memory_programs import memory_program
 from flowshunt_ebpf.testing.soundness import Bench, Tally, try_programs
-from flowshunt_ebpf.verifier import Facts, verify
+from flowshunt_ebpf.verifier import Facts, branches, verify
 from flowshunt_ebpf.verifier.scalar import const
 
 
@@ -45,3 +48,30 @@ def test_a_false_claim_is_noticed():
     assert violation is not None
     assert violation.index == last
     assert "r0 is claimed to be 77" in violation.what
+
+
+BREAKS = {
+    "states include each other whatever their numbers are": ("inclusion.includes", lambda _: lambda outer, inner: True),
+    "the facts are those of the last state": ("facts.join", lambda _: lambda a, b: b),
+    "one byte more of the packet is proved": (
+        "branches.prove",
+        lambda prove: lambda state, kind, id, length: prove(state, kind, id, length + 1),
+    ),
+    "a comparison tells what is so where it does not hold": ("branches.refine", lambda _: branches.refine_not),
+    "a sum is its first operand": (
+        "arithmetic.alu64",
+        lambda alu64: lambda op, a, b: a if op == ADD else alu64(op, a, b),
+    ),
+    "what a store overwrites stays": ("stack.Stack._cut", lambda _: lambda self, first, size: None),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_broken_verifier_is_noticed(name, monkeypatch):
+    where, broken = BREAKS[name]
+    target = f"flowshunt_ebpf.verifier.{where}"
+    monkeypatch.setattr(target, broken(resolve_name(target)))
+    for first in range(0, 3000, 100):
+        if try_programs(range(first, first + 100)).violations:
+            return
+    pytest.fail("nothing was noticed")
