@@ -7,7 +7,8 @@ import pytest
 
 from flowshunt.errors import FlowshuntWarning
 from flowshunt_ids.app.contract import AppProtocol, DetectionPattern, Transaction
-from flowshunt_ids.app.layer import FAILED, MAX_TRANSACTIONS, AppLayer, Outcome
+from flowshunt_ids.app.flows import Outcome
+from flowshunt_ids.app.layer import FAILED, MAX_TRANSACTIONS, AppLayer
 from flowshunt_ids.layout import SEGMENT_END, SEGMENT_LOOK, SEGMENT_TO_CLIENT
 
 FLOW = np.zeros(1, np.dtype([("protocol", "u1"), ("source_port", "u2"), ("destination_port", "u2")]))

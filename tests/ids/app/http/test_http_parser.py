@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from flowshunt_ids.app.contract import TO_CLIENT, TO_SERVER, Context
 from flowshunt_ids.app.http.body import BodyLimits
-from flowshunt_ids.app.http.parser import HttpParser, HttpSettings
+from flowshunt_ids.app.http.parser import HttpParser
+from flowshunt_ids.app.http.reader import MAX_UNANSWERED, HttpSettings
 from flowshunt_ids.app.http.transaction import COMPLETE
 
 REQUEST = b"GET /a%20b/../c?x=%41#f HTTP/1.1\r\nHost: Example.COM\r\nX-A: 1\r\nx-a: 2\r\nCookie: k=v\r\n\r\n"
@@ -224,6 +225,14 @@ def test_mutated_messages_do(source):
                 data = bytearray(b"\n")
         pieces.append((direction, bytes(data)))
     parse(*pieces, cut=source.choice([None, 1, 13]))
+
+
+def test_requests_without_responses_are_bounded():
+    parser = HttpParser(Context(), HttpSettings())
+    for _ in range(20):
+        parser.data(TO_SERVER, b"GET / HTTP/1.1\r\n\r\n" * 100)
+        parser.transactions.clear()
+    assert len(parser._unanswered) <= MAX_UNANSWERED
 
 
 def work(data, direction=TO_SERVER):

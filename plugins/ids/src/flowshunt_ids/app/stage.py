@@ -11,7 +11,8 @@ from flowshunt.engine import EngineEvent
 from flowshunt_ids import layout
 from flowshunt_ids.app.contract import AppProtocol
 from flowshunt_ids.app.eve import events_of
-from flowshunt_ids.app.layer import NEVER, AppLayer, Outcome, Told
+from flowshunt_ids.app.flows import NEVER, Outcome, Told
+from flowshunt_ids.app.layer import AppLayer
 from flowshunt_ids.app.plans import Plan, Planner, interest, is_on_transactions, protocols_of
 from flowshunt_ids.app.registry import Registry
 from flowshunt_ids.encoding import Pattern

@@ -6,7 +6,8 @@ from typing import Any
 from flowshunt_ids.app.contract import TO_CLIENT, TO_SERVER, AppProtocol, Context, DetectionPattern
 from flowshunt_ids.app.http.body import BodyLimits
 from flowshunt_ids.app.http.events import EVENTS
-from flowshunt_ids.app.http.parser import HttpParser, HttpSettings
+from flowshunt_ids.app.http.parser import HttpParser
+from flowshunt_ids.app.http.reader import HttpSettings
 from flowshunt_ids.app.http.transaction import COMPLETE, HttpTransaction
 from flowshunt_ids.app.http.uri import MINIMAL, PERSONALITIES
 from flowshunt_ids.app.sizes import size_of
