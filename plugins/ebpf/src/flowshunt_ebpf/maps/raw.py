@@ -7,7 +7,7 @@ memory are zero-extended up to 32 bits; 64-bit ones are the same bits read as si
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
