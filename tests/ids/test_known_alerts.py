@@ -9,6 +9,7 @@ BETTER = {
     "1d1f5d38167f": "`<=`, `>=` and `!=` hold with `prefilter` too; Suricata 7.0.10 finds nothing by them then",
 }
 OTHER = {
+    "00a5d0f188e1": "data connections of FTP are not parsed yet",
     "5e5b76c9d581": "an ICMP error is not yet counted to the flow that it is about",
     "ddd1efcb86c3": "HTTP/2 is not parsed",
 }
@@ -40,7 +41,8 @@ def test_cases_whose_rules_are_all_supported_agree(shared):
 def test_rules_that_are_not_supported_never_alert(shared):
     for case in cases(shared):
         got, summary = answer(shared, case)
-        skipped = {str(problem.sid) for problem in summary.skipped}
+        # A rule that asks for another version may stand beside one of the same sid for this one.
+        skipped = {str(problem.sid) for problem in summary.skipped if not problem.reason.startswith("requires:")}
         assert not skipped & got.keys(), case["id"]
         if not summary.loaded:
             assert got == {}
