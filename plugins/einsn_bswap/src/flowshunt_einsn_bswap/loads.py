@@ -36,9 +36,7 @@ def recognize_loads(view: View, layout: Layout, admissible: Callable[[Values], s
     for root in view.having(*_ORS):
         parts: list[_Part] = []
         taken: set[int] = set()
-        if _collect(view, root, 0, 64, parts, taken) and (
-            settled := settle(view, root, NOTHING.taking(*taken))
-        ):
+        if _collect(view, root, 0, 64, parts, taken) and (settled := settle(view, root, NOTHING.taking(*taken))):
             made = _fields(view, parts, settled.dst, settled.temporaries, settled.indices[0])
             if made and admissible(Values(made)) is None:
                 yield settled.match(layout.encode(**made))

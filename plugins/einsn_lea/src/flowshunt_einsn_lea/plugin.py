@@ -1,13 +1,17 @@
 """The plugin: what it gives to flowshunt."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from flowshunt import hookimpl
-from flowshunt.operation import ExtendedOperation
-from flowshunt_einsn_lea.operation import OPERATION
+
+if TYPE_CHECKING:
+    from flowshunt.operation import ExtendedOperation
 
 
 @hookimpl
-def flowshunt_extended_operations() -> Sequence[ExtendedOperation]:
+def flowshunt_extended_operations() -> "Sequence[ExtendedOperation]":
     """The operation lea."""
+    from flowshunt_einsn_lea.operation import OPERATION
+
     return (OPERATION,)
