@@ -5,12 +5,13 @@ A fixed share of the random programs; `tests/benchmarks/verifier_soundness.py` r
 
 from pkgutil import resolve_name
 
+import attrs
 import pytest
 
 from flowshunt.insn import ADD
 from flowshunt_ebpf.testing.memory_programs import memory_program
 from flowshunt_ebpf.testing.soundness import Bench, Tally, try_programs
-from flowshunt_ebpf.verifier import Facts, branches, verify
+from flowshunt_ebpf.verifier import branches, verify
 from flowshunt_ebpf.verifier.scalar import const
 
 
@@ -43,11 +44,23 @@ def test_a_false_claim_is_noticed():
     assert any(known is not None and known[0] is not None for known in wrong[last:])
     wrong[last] = (const(77), *facts.bounds[last][1:])
     bench = Bench()
-    false = Facts(tuple(wrong), facts.stack, facts.frames, facts.writes_packet, facts.context_accesses)
+    false = attrs.evolve(facts, bounds=tuple(wrong))
     violation = bench.run(bench.prepare(program), false, 1, runs=1, tally=Tally())
     assert violation is not None
     assert violation.index == last
     assert "r0 is claimed to be 77" in violation.what
+
+
+def test_a_false_place_is_noticed():
+    program = memory_program(1)
+    facts = verify(program).facts
+    assert facts is not None
+    wrong = [known and (*known[:10], (known[10][0], known[10][1], -8)) for known in facts.regions]
+    bench = Bench()
+    false = attrs.evolve(facts, regions=tuple(wrong))
+    violation = bench.run(bench.prepare(program), false, 1, runs=1, tally=Tally())
+    assert violation is not None
+    assert "r10 is claimed to point to byte -8 of frame 0" in violation.what
 
 
 BREAKS = {

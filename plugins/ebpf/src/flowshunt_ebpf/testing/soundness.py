@@ -90,7 +90,7 @@ class Bench:
     def run(self, image: Image, facts: Facts, seed: int, *, runs: int, tally: Tally) -> Violation | None:
         """Run an accepted program on random inputs; the first thing that is not as claimed."""
         machine = self.machine(image.context)
-        interpreter = WatchedInterpreter(image, machine, Claims(facts))
+        interpreter = WatchedInterpreter(image, machine, Claims(facts, image.program.instructions))
         rng = random.Random(seed)
         near = sorted({abs(i.imm) & 0xFFFFFFFF for i in image.program.instructions} | {1, 14})
         lengths = [*(n for n in near if 2 <= n <= 100), 14]
