@@ -187,6 +187,11 @@ def moved_lines(program: Program, line_of: Sequence[int], functions: set[int]) -
     for index, was in enumerate(line_of):
         number = number_of[was]
         if number >= 0 and (number != previous or index in functions):
-            found.append(attrs.evolve(program.lines[number], start=index))
+            line = program.lines[number]
+            if line.start != index:
+                line = SourceLine(
+                    index, line.file, line.line, line.column, line.text, line.file_offset, line.text_offset
+                )
+            found.append(line)
         previous = number
     return tuple(found)
