@@ -36,6 +36,11 @@ BREAKS = {
         "add(value, mask, 0, bv | bm, ones)",
         "add(value, mask, 0, bm, ones)",
     ),
+    "tnum.mul of anything keeps one zero too many": (
+        "tnum",
+        "return 0, ones & -(possible & -possible)",
+        "return 0, ones & -(possible & -possible) << 1 & ones",
+    ),
     "tnum.arithmetic_shift brings in zeros as known": (
         "tnum",
         "((am ^ sign) - sign >> amount) & ones",

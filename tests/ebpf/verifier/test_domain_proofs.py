@@ -18,6 +18,8 @@ from flowshunt_ebpf.testing.symbolic import Explorer, Number, as_term, between, 
 from flowshunt_ebpf.verifier import scalar_arithmetic, scalar_division, scalar_value, tnum
 from flowshunt_ebpf.verifier.scalar_value import Scalar
 
+pytestmark = pytest.mark.slow
+
 ONES = (1 << 64) - 1
 
 

@@ -52,6 +52,9 @@ def mul(av: int, am: int, bv: int, bm: int, ones: int) -> Tnum:
         return bv * av & ones, bm * av & ones
     if not bm and not bv & (bv - 1):
         return av * bv & ones, am * bv & ones
+    if ones in (am, bm):  # anything, times a number: only the zeros at its end are sure
+        possible = bv | bm if am == ones else av | am
+        return 0, ones & -(possible & -possible)
     value, mask = _mul_rows(av, am, bv, bm, ones)
     for other in (_mul_rows(bv, bm, av, am, ones), _mul_apart(av, am, bv, bm, ones), _mul_apart(bv, bm, av, am, ones)):
         value, mask = value | other[0], mask & other[1]
