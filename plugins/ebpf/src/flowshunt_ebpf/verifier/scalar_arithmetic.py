@@ -209,6 +209,8 @@ def smod32(a: Scalar, b: Scalar) -> Scalar:
 def amounts(bits: int, b: View) -> list[int]:
     """The amounts that a shift by these values may have: their low bits."""
     value, mask, lo, hi = b[:4]
+    if not mask:
+        return [value & (bits - 1)]
     whole = hi < bits
     return [k for k in range(bits) if not (k ^ value) & ~mask & (bits - 1) and (not whole or lo <= k <= hi)]
 
