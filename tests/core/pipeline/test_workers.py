@@ -122,16 +122,16 @@ def test_a_killed_worker_is_named_with_what_is_lost_and_the_rest_is_reported(sam
 
     def kill_one(_done, _total):
         calls.append(1)
-        if len(calls) == 4:
+        if len(calls) == 1:  # a worker waits when its answers are not read: it can't be done with all bursts yet
             multiprocessing.active_children()[1].kill()
 
-    result, alerts, _ = events(tmp_path / "e.json", config([capture], rules, 3, burst=256), kill_one)
+    result, alerts, _ = events(tmp_path / "e.json", config([capture], rules, 3, burst=4), kill_one)
     assert not result.complete
     (problem,) = result.problems
     assert "of 3 was killed by signal 9 (SIGKILL): its share of frames" in problem
     assert "was not inspected" in problem
     assert alerts
-    assert len(calls) > 4
+    assert len(calls) > 1
 
 
 def test_standard_input_is_not_shared(sample):

@@ -99,7 +99,7 @@ def _read_options(packet: NDArray[np.int64], data: NDArray[np.uint8], at: int, e
             continue
         if at + 1 >= end:
             return
-        size = np.int64(data[at + 1])
+        size: Any = np.int64(data[at + 1])
         if size < 2 or at + size > end:
             return
         if kind == 3 and size == 3 and packet[SCALE] < 0:
