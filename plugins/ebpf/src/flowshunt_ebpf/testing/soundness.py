@@ -18,7 +18,8 @@ from flowshunt_ebpf.native.fault import FaultKind
 from flowshunt_ebpf.native.image import Image, prepare
 from flowshunt_ebpf.native.machine import Machine
 from flowshunt_ebpf.program import Program
-from flowshunt_ebpf.testing.memory_programs import MAPS, memory_program
+from flowshunt_ebpf.testing.memory_blocks import MAPS
+from flowshunt_ebpf.testing.memory_programs import memory_program
 from flowshunt_ebpf.testing.watched import Claims, Violation, ViolationError, WatchedInterpreter
 from flowshunt_ebpf.verifier import Facts, Limits, verify
 
