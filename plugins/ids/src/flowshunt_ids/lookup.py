@@ -25,8 +25,8 @@ from flowshunt_ids.layout import (
     SIDE_APP,
     SIDE_STREAM,
 )
-from flowshunt_ids.streams.pool import POOL, Pool
 from flowshunt_ids.streams.handshake import clear
+from flowshunt_ids.streams.pool import POOL, Pool
 
 _I64 = types.int64
 _TABLE = matrix(np.uint64)
