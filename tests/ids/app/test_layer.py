@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from flowshunt.errors import FlowshuntWarning
+from flowshunt.flows.record import FLOW
 from flowshunt_ids.app.contract import AppProtocol, DetectionPattern, Transaction
 from flowshunt_ids.app.flows import Outcome
 from flowshunt_ids.app.layer import FAILED, MAX_TRANSACTIONS, AppLayer
 from flowshunt_ids.layout import SEGMENT_END, SEGMENT_LOOK, SEGMENT_TO_CLIENT
 
-FLOW = np.zeros(1, np.dtype([("protocol", "u1"), ("source_port", "u2"), ("destination_port", "u2")]))
-FLOW["protocol"] = 6
+FLOWS = np.zeros(1, FLOW)
+FLOWS["protocol"] = 6
 
 
 class Toy:
@@ -57,7 +58,7 @@ def give(mine, *pieces):
     outcome = Outcome()
     for flags, data in pieces:
         mine.run(
-            [(0, 0, 0, 0, len(data), 0, 0, 0, flags)], data, FLOW, lambda slot, direction: lambda rule: True, outcome
+            [(0, 0, 0, 0, len(data), 0, 0, 0, flags)], data, FLOWS, lambda slot, direction: lambda rule: True, outcome
         )
     return outcome
 

@@ -132,8 +132,25 @@ class Parser(Protocol):
 
 
 @attrs.frozen
+class ExpectedFlow:
+    """A flow between the same two hosts that one flow's protocol announces.
+
+    port: of the side that is connected to. direction: of the data by which it is recognized. about: given to its
+    parser as `Context.expected`.
+    """
+
+    protocol: str
+    port: int
+    direction: int
+    about: Any = None
+
+
+@attrs.frozen
 class Context:
-    """What a parser may need to know of its flow. settings: `app-layer.protocols.NAME` of the configuration."""
+    """What a parser may need to know of its flow. settings: `app-layer.protocols.NAME` of the configuration.
+
+    source: the client's address (4 or 16 bytes). expected: what was said of the flow where another announced it.
+    """
 
     settings: Mapping[str, Any] = attrs.field(factory=dict)
     transport: int = 6
@@ -141,6 +158,8 @@ class Context:
     destination_port: int = 0
     wants: frozenset[str] = frozenset()
     """What rules and outputs look at beyond plain buffers: "files", "md5", "sha1", "sha256", "magic", "bodies"."""
+    source: bytes = b""
+    expected: Any = None
 
 
 @attrs.frozen(eq=False)
@@ -155,7 +174,8 @@ class AppProtocol:
         patterns, probes: how it is recognized. first: who speaks first, for parsers that need the other side too.
         events: names for `app-layer-event:NAME.EVENT`.
         eve: the transaction's event for EVE: (event type, what stands under that name in it), or None where there is
-            nothing to tell. eve_types: the event types that there may be.
+            nothing to tell. eve_types: the event types that there may be. eve_further: what stands beside it.
+        expects: protocols of flows that its flows announce: its parsers have a list `expected` of `ExpectedFlow`s.
     """
 
     name: str
@@ -170,6 +190,8 @@ class AppProtocol:
     eve_types: frozenset[str] = frozenset()
     settings: str = ""
     """Its key under `app-layer.protocols` where that is not `name`."""
+    eve_further: Callable[[Any], dict[str, Any]] | None = None
+    expects: frozenset[str] = frozenset()
 
 
 @attrs.frozen(eq=False)

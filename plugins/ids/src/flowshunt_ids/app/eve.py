@@ -14,7 +14,8 @@ def events_of(protocol: AppProtocol, transaction: Any) -> list[tuple[int, str, d
     made: list[tuple[int, str, dict[str, Any]]] = []
     if own is not None:
         kind, fields = own
-        made.append((TO_SERVER, kind, {"tx_id": transaction.number, kind: fields}))
+        beside = protocol.eve_further(transaction) if protocol.eve_further is not None else {}
+        made.append((TO_SERVER, kind, {"tx_id": transaction.number, kind: fields, **beside}))
     for file in transaction.files:
         info: dict[str, Any] = {
             "filename": file.name.decode("utf-8", "replace"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from flowshunt.errors import FlowshuntWarning
 from flowshunt_ids.app.contract import BOTH, TO_CLIENT, TO_SERVER, AppProtocol, Context
+from flowshunt_ids.app.expectations import Expectations, address_of
 from flowshunt_ids.app.flows import NEVER, AppFlow, Found, Outcome, Told, TransactionState
 from flowshunt_ids.app.plans import Plan, TransactionRule
 from flowshunt_ids.app.recognition import Recognizer
@@ -44,7 +45,9 @@ class AppLayer:
         """
         self._protocols = protocols
         self._plans = plans
-        self._interest = interest | eve
+        asked = interest | eve
+        self._interest = asked | {name for name, protocol in protocols.items() if protocol.expects & asked}
+        self._expectations = Expectations()
         self._settings = settings
         self._wants = wants
         self._eve = eve
@@ -129,6 +132,8 @@ class AppLayer:
                 self._recognize_other(flow, slot, direction, data, flows)
             if flow.parser is not None:
                 self._parse(flow, direction, data)
+                if flow.parser is not None and self._protocols[flow.protocol].expects:
+                    self._announce(flow, flows[slot])
             return
         record = flows[slot]
         transport = int(record["protocol"])
@@ -139,8 +144,13 @@ class AppLayer:
         if not flow.over[direction] or transport == 17:
             ports = int(record["source_port"]), int(record["destination_port"])
             name = self._recognizers[transport].look(begin, direction, ports)
+            expected = None
+            if not name and self._expectations:
+                expected = self._expectations.take(record, direction)
+                name = name if expected is None else expected.protocol
             if name:
-                self._recognized(flow, slot, row, name, transport, ports, outcome)
+                about = None if expected is None else expected.about
+                self._recognized(flow, slot, row, name, record, outcome, about)
                 return
             flow.over[direction] = name is not None
         if flow.over == [True, True] or flow.held_bytes > MAX_HELD:
@@ -157,9 +167,7 @@ class AppLayer:
         flow.over = [False, False]
         flow.begins = [b"", b""]
         if name in self._protocols:
-            record = flows[slot]
-            ports = int(record["source_port"]), int(record["destination_port"])
-            self._recognized(flow, slot, row, name, int(record["protocol"]), ports, outcome)
+            self._recognized(flow, slot, row, name, flows[slot], outcome)
 
     def _known(self, flow: AppFlow, direction: int, row: int) -> None:
         flow.known[direction] = row
@@ -185,9 +193,9 @@ class AppLayer:
         slot: int,
         row: int,
         name: str,
-        transport: int,
-        ports: tuple[int, int],
+        record: Any,
         outcome: Outcome,
+        about: Any = None,
     ) -> None:
         flow.protocol = name
         for direction in {direction for direction, _part in flow.held}:
@@ -197,7 +205,16 @@ class AppLayer:
             outcome.stop.append(slot)
             return
         protocol = self._protocols[name]
-        flow.parser = protocol.open(Context(self._settings(protocol), transport, *ports, self._wants))
+        context = Context(
+            self._settings(protocol),
+            int(record["protocol"]),
+            int(record["source_port"]),
+            int(record["destination_port"]),
+            self._wants,
+            address_of(record, "source"),
+            about,
+        )
+        flow.parser = protocol.open(context)
         for direction, part in held:
             if flow.parser is None:
                 return
@@ -205,6 +222,15 @@ class AppLayer:
                 self._tell(flow, flow.parser.gap, direction, part)
             else:
                 self._parse(flow, direction, part)
+        if protocol.expects and flow.parser is not None:
+            self._announce(flow, record)
+
+    def _announce(self, flow: AppFlow, record: Any) -> None:
+        """Take from a parser which flows it expects."""
+        for expected in flow.parser.expected:
+            if expected.protocol in self._interest:
+                self._expectations.add(record, expected)
+        flow.parser.expected.clear()
 
     def _parse(self, flow: AppFlow, direction: int, data: bytes) -> None:
         flow.recent[direction].append(data)

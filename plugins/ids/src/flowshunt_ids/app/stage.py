@@ -206,7 +206,8 @@ class AppStage:
         if protocol is None or protocol.eve is None or transaction is None:
             return {}
         own = protocol.eve(transaction)
-        return {"tx_id": number} if own is None else {"tx_id": number, own[0]: own[1]}
+        further = protocol.eve_further(transaction) if protocol.eve_further is not None else {}
+        return {"tx_id": number, **further} if own is None else {"tx_id": number, own[0]: own[1], **further}
 
     def events(self, flows: NDArray[Any], timestamps: NDArray[Any]) -> list[EngineEvent]:
         """What there is to tell since the last call. timestamps: of the batch's rows."""
