@@ -34,16 +34,18 @@ def flowshunt_hookspecs() -> Sequence[ModuleType]:
 
 @hookimpl
 def flowshunt_ids_protocols() -> "Sequence[AppProtocol]":
-    """HTTP/1.x and DNS."""
+    """HTTP/1.x, DNS, SMTP, and FTP with its connections for data."""
     from flowshunt_ids.app.dns.protocol import DNS
+    from flowshunt_ids.app.ftp.protocol import FTP, FTP_DATA
     from flowshunt_ids.app.http.protocol import HTTP
+    from flowshunt_ids.app.smtp.protocol import SMTP
 
-    return [HTTP, DNS]
+    return [HTTP, DNS, SMTP, FTP, FTP_DATA]
 
 
 @hookimpl
 def flowshunt_ids_buffers() -> "Sequence[Buffer]":
-    """Those of HTTP and DNS, and of files."""
+    """Those of HTTP and DNS, and of files (SMTP and FTP have no others)."""
     from flowshunt_ids.app import files
     from flowshunt_ids.app.dns import protocol as dns
     from flowshunt_ids.app.http import buffers
@@ -53,21 +55,23 @@ def flowshunt_ids_buffers() -> "Sequence[Buffer]":
 
 @hookimpl
 def flowshunt_ids_conditions() -> "Sequence[ConditionKind]":
-    """On events, files, the length of HTTP's targets, and DNS operations."""
+    """On events, files, the length of HTTP's targets, DNS operations, and FTP's commands."""
     from flowshunt_ids.app import events, files
     from flowshunt_ids.app.dns import protocol as dns
+    from flowshunt_ids.app.ftp import protocol as ftp
     from flowshunt_ids.app.http import buffers
 
-    return [*events.CONDITIONS, *files.CONDITIONS, *buffers.CONDITIONS, *dns.CONDITIONS]
+    return [*events.CONDITIONS, *files.CONDITIONS, *buffers.CONDITIONS, *dns.CONDITIONS, *ftp.CONDITIONS]
 
 
 @hookimpl
 def flowshunt_ids_keywords() -> "Mapping[str, Keyword]":
-    """Those of application layers in general, and of DNS."""
+    """Those of application layers in general, of DNS and of FTP."""
     from flowshunt_ids.app.dns import protocol as dns
+    from flowshunt_ids.app.ftp import protocol as ftp
     from flowshunt_ids.app.keywords import KEYWORDS
 
-    return {**KEYWORDS, **dns.KEYWORDS}
+    return {**KEYWORDS, **dns.KEYWORDS, **ftp.KEYWORDS}
 
 
 @hookimpl

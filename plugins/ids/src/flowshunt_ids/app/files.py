@@ -13,6 +13,8 @@ from flowshunt_ids.app.magic import describe
 DIGESTS = ("md5", "sha1", "sha256")
 MAX_NAME = 8192
 """The longest name of a file that is kept, in bytes."""
+INSPECTED_OPEN = 32768
+"""Bytes of a file from which on it is looked at though it is not whole (`content-inspect-min-size`)."""
 MAX_FILES = 256
 """The most files of one transaction that are kept."""
 
@@ -84,7 +86,11 @@ def file_data(transaction: Any, direction: int) -> Sequence[bytes] | None:
         body = bodies[TO_CLIENT]
         data = body.window(transaction.progress[TO_CLIENT] > 3) if body is not None else None
         return None if data is None else [data]
-    found = [bytes(file.data) for file in _here(transaction, direction) if file.data and file.state != "open"]
+    found = [
+        bytes(file.data)
+        for file in _here(transaction, direction)
+        if file.data and (file.state != "open" or len(file.data) >= INSPECTED_OPEN)
+    ]
     return found or None
 
 

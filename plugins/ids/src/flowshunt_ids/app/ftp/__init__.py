@@ -1,0 +1,1 @@
+"""FTP: commands, replies, and the connections that carry files."""

@@ -1,0 +1,1 @@
+"""MIME messages: parts, their headers, encodings and files."""

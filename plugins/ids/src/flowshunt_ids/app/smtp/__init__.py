@@ -1,0 +1,1 @@
+"""SMTP: commands, replies, and the mails between them."""
