@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from flowshunt.compiled import BYTES, column, kernel
 from flowshunt.engine import DROPPED, SKIPPED
 from flowshunt.packets.headers import FRAGMENT, HEADER
+from flowshunt.prefetch import prefetch
 from flowshunt_ids.layout import (
     EVENT,
     GROUP,
@@ -84,6 +85,8 @@ _SESSIONS = column(SESSION)
 _HEADERS = column(HEADER, readonly=True)
 _TCP = 6
 _EVENTS = column(EVENT)
+_AHEAD = 8
+"""Packets ahead whose flow's memory is asked for."""
 
 
 @kernel(types.boolean(_SESSIONS, _SIDES, _I64, _I64), inline=True, entry=False)
@@ -268,6 +271,14 @@ def track(
     data, headers = packets.data, packets.headers
     limit = len(data) + len(packets.extra)
     for turn in range(len(order)):
+        if turn + _AHEAD < len(order):
+            coming = np.int64(order[turn + _AHEAD])
+            if 0 <= coming < len(slot) and 0 <= slot[coming] < len(sessions):
+                side = 2 * np.int64(slot[coming]) + np.int64(direction[coming] & 1)
+                prefetch(sessions, np.int64(slot[coming]), 0)
+                prefetch(sides, side, 0)
+                prefetch(sides, side, 64)
+                prefetch(sides, side ^ 1, 0)
         row = np.int64(order[turn])
         if row < 0 or row >= len(slot):
             continue
