@@ -15,7 +15,7 @@ MOST_PAIRS = 1 << 14
 
 def address_of(record: Any, side: str) -> bytes:
     """An address of a FLOW row: 4 or 16 bytes. side: "source" or "destination"."""
-    return record[side].tobytes()[: 4 if record["ip_version"] == 4 else 16]
+    return bytes(record[side].tobytes()[: 4 if record["ip_version"] == 4 else 16])
 
 
 def _pair(record: Any) -> tuple[bytes, ...]:

@@ -117,6 +117,8 @@ class FtpParser:
                 self._discarding[direction] = False
             elif len(line) + 1 >= LONGEST_LINE:
                 self._line(direction, line[:LONGEST_LINE], cut=True)
+                # Suricata passes over the line that follows a long one without a command, too.
+                self._discarding[direction] = direction == TO_SERVER and self._command is None
             else:
                 self._line(direction, line.removesuffix(b"\r"), cut=False)
         del pending[:at]
