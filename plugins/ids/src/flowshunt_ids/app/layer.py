@@ -127,7 +127,7 @@ class AppLayer:
         if flow.parser is not None and flow.parser.becomes is not None:
             self._change(flow, slot, row, flows, outcome)
         if flow.protocol:
-            if flow.known[direction] == NEVER:
+            if flow.known[direction] == NEVER and not flow.over[direction]:
                 self._known(flow, direction, row)
                 self._recognize_other(flow, slot, direction, data, flows)
             if flow.parser is not None:
@@ -199,7 +199,9 @@ class AppLayer:
     ) -> None:
         flow.protocol = name
         for direction in {direction for direction, _part in flow.held}:
-            self._known(flow, direction, row)
+            # A side of which nothing was recognized is not said to speak the other's protocol: so does Suricata.
+            if not flow.over[direction]:
+                self._known(flow, direction, row)
         held, flow.held, flow.begins = flow.held, [], [b"", b""]
         if name not in self._interest:
             outcome.stop.append(slot)
