@@ -12,9 +12,9 @@ def events_of(protocol: AppProtocol, transaction: Any) -> list[tuple[int, str, d
         return []
     own = protocol.eve(transaction)
     made: list[tuple[int, str, dict[str, Any]]] = []
+    beside = protocol.eve_further(transaction) if protocol.eve_further is not None else {}
     if own is not None:
         kind, fields = own
-        beside = protocol.eve_further(transaction) if protocol.eve_further is not None else {}
         made.append((TO_SERVER, kind, {"tx_id": transaction.number, kind: fields, **beside}))
     for file in transaction.files:
         info: dict[str, Any] = {
@@ -29,5 +29,5 @@ def events_of(protocol: AppProtocol, transaction: Any) -> list[tuple[int, str, d
         if file.data:
             info["magic"] = magic(file)
         about = {own[0]: own[1]} if own is not None else {}
-        made.append((file.direction, "fileinfo", {**about, "app_proto": protocol.name, "fileinfo": info}))
+        made.append((file.direction, "fileinfo", {**about, **beside, "app_proto": protocol.name, "fileinfo": info}))
     return made
