@@ -124,6 +124,10 @@ class PerCpuArrayMap(ArrayMap):
     per_cpu = True
 
 
+MAX_PROGRAMS = 4096
+"""Programs that a machine has at most; handles are not greater."""
+
+
 class _HandleArray(ArrayMap):
     """An array of handles that programs can't read."""
 
@@ -142,8 +146,15 @@ class _HandleArray(ArrayMap):
         """Its elements can't be named."""
         return None
 
-    def set_handle(self, index: int, handle: int) -> None:
-        """Set an element; 0 empties it."""
+    def update(self, key: bytes, value: bytes, flags: int = ANY) -> None:
+        """Raises InputError: elements are set by what they stand for."""
+        raise self.wrong("its elements are no bytes", "put what they stand for in")
+
+    def write(self, keys: Any, values: Any) -> None:
+        """Raises InputError, as `update`."""
+        raise self.wrong("its elements are no bytes", "put what they stand for in")
+
+    def _set(self, index: int, handle: int) -> None:
         if not 0 <= index < self.definition.max_entries:
             raise InputError(f"key {index}", f"map {self.name}", f"its keys are below {self.definition.max_entries}")
         struct.pack_into("<Q", self.values_view, 8 * index, handle)
@@ -152,6 +163,12 @@ class _HandleArray(ArrayMap):
 
 class ProgramArrayMap(_HandleArray):
     """Programs to tail-call. Elements are 1 + the program's number in the machine; see `Machine.add_program`."""
+
+    def set_handle(self, index: int, handle: int) -> None:
+        """Set an element to a handle that `Machine.add_program` gave; 0 empties it. Raises InputError for others."""
+        if not 0 <= handle <= MAX_PROGRAMS:
+            raise InputError(f"handle {handle}", f"map {self.name}", "take it from Machine.add_program")
+        self._set(index, handle)
 
 
 class MapArrayMap(_HandleArray):
@@ -165,11 +182,11 @@ class MapArrayMap(_HandleArray):
     def put(self, index: int, inner: Map | None) -> None:
         """Put a map in, or take it out (None)."""
         if inner is None:
-            self.set_handle(index, 0)
+            self._set(index, 0)
             self.inner.pop(index, None)
         else:  # which may be empty, and so count as false
             self.check_inner(inner)
-            self.set_handle(index, inner.address)
+            self._set(index, inner.address)
             self.inner[index] = inner
 
     def inner_maps(self) -> tuple[Map, ...]:

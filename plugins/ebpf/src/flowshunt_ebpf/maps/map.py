@@ -164,6 +164,8 @@ class Map:
             here, there = getattr(template, fact), getattr(held, fact)
             if here != there:
                 raise self.wrong(f"map {inner.name} has {fact} {there}, not {here}", "put maps in that are as declared")
+        if template.inner is not None or held.inner is not None:
+            raise self.wrong("maps of maps do not hold maps of maps", "put maps of another type in")
 
     def inner_maps(self) -> tuple["Map", ...]:
         """The maps that are in it now."""

@@ -132,6 +132,14 @@ class MapHashMap(HashMap):
         """Programs get the inner map, no pointer into this one."""
         return False
 
+    def update(self, key: bytes, value: bytes, flags: int = ANY) -> None:
+        """Raises InputError: its values are maps."""
+        raise self.wrong("its values are no bytes", "put maps in")
+
+    def write(self, keys: Any, values: Any) -> None:
+        """Raises InputError: its values are maps."""
+        raise self.wrong("its values are no bytes", "put maps in")
+
     def put(self, key: bytes, inner: Map | None) -> None:
         """Put a map in, or take it out (None)."""
         if inner is None:

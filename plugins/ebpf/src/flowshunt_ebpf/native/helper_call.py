@@ -59,7 +59,7 @@ class HelperCalls:
         if chosen is None or index >= chosen.definition.max_entries:
             return None
         (number,) = struct.unpack_from("<Q", chosen.values_view, index * h.PROG_ARRAY_STRIDE)
-        return self.machine.programs[number - 1] if number else None
+        return self.machine.programs[number - 1] if 0 < number <= len(self.machine.programs) else None
 
     def wrong_argument(self, number: int, arguments: list[int], inside: Callable[[int, int, int], bool]) -> int:
         """The first argument, from 1, that is not what the helper takes; 0 where all are.

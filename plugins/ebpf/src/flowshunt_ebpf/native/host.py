@@ -12,6 +12,7 @@ from typing import Final
 
 from flowshunt.errors import CapabilityError, InputError
 from flowshunt.operation import CPU_FEATURES
+from flowshunt_ebpf.maps.arrays import MAX_PROGRAMS
 from flowshunt_ebpf.native import assembler, state
 from flowshunt_ebpf.native.code_memory import CodeMemory
 from flowshunt_ebpf.native.emission import CHECK_CALL, TAIL_CALL
@@ -21,7 +22,7 @@ from flowshunt_ebpf.native.interpreter import RunError
 from flowshunt_ebpf.native.jit import NativeCode, compile_image
 from flowshunt_ebpf.native.machine import DEFAULT_BUDGET, Machine
 from flowshunt_ebpf.native.runner import Outcome
-from flowshunt_ebpf.native.verdict import Verdict
+from flowshunt_ebpf.native.verdict import Verdict, issued
 
 _MACHINES: Final = {
     "x86_64": assembler.X86_64,
@@ -104,7 +105,8 @@ class HostProgram:
 
     def _load_targets(self) -> None:
         """Compile the machine's other programs, so that tail calls reach them."""
-        table = (ctypes.c_uint64 * (len(self.machine.programs) + 1))()
+        # As long as handles may be: one of a program that was added later leads nowhere.
+        table = (ctypes.c_uint64 * (MAX_PROGRAMS + 1))()
         for number, (image, verdict) in enumerate(zip(self.machine.programs, self.machine.verdicts, strict=True), 1):
             if not self.checked:
                 _require(image, verdict)
@@ -154,13 +156,15 @@ class HostProgram:
 
 def _require(image: Image, verdict: Verdict | None) -> None:
     """Raise InputError unless a verdict accepts exactly this image."""
-    if verdict is not None and verdict.covers(image):
+    if not image.is_prepared:
+        raise InputError("it was changed after it was made ready", f"program {image.program.name}", "use `prepare`")
+    if verdict is not None and issued(verdict) and verdict.covers(image):
         return
     if verdict is None:
         said = "no verifier has accepted it"
     elif not verdict.accepted:
         said = ": ".join(part for part in (f"{verdict.verifier} rejects it", verdict.reason) if part)
-    elif not verdict.is_issued:
+    elif not issued(verdict):
         said = f"no verifier issued the verdict in the name of {verdict.verifier}"
     else:
         said = f"the verdict of {verdict.verifier} is about other bytes, maps or another context"

@@ -5,6 +5,9 @@ The same image feeds every runner, so that they run the same instructions on the
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
+from weakref import WeakSet
 
 import attrs
 
@@ -37,10 +40,10 @@ from flowshunt.insn import (
     check,
 )
 from flowshunt_ebpf.contexts.access import context_accesses
-from flowshunt_ebpf.contexts.layout import BY_TYPE, MEMORY, Context
+from flowshunt_ebpf.contexts.layout import BY_TYPE, CONTEXTS, MEMORY, Context
 from flowshunt_ebpf.maps.map import Map
 from flowshunt_ebpf.maps.supported import HELPER_KINDS, supported_names
-from flowshunt_ebpf.program import Program, Site
+from flowshunt_ebpf.program import MapDefinition, Program, Site
 from flowshunt_ebpf.program.helper_calls import helper_name
 
 
@@ -94,6 +97,11 @@ class Image:
     helpers: frozenset[int]
     sites: tuple[Site, ...] = ()
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether `prepare` made it just as it is: what runs is what its program says."""
+        return self in _PREPARED
+
     def as_loaded(self) -> Program:
         """The program with the constants of its maps as they stand now, which is what a verifier has to look at.
 
@@ -108,6 +116,22 @@ class Image:
         """Let nobody change the constants of its maps any more."""
         for m in self.maps:
             m.freeze()
+
+
+_PREPARED: Final[WeakSet[Image]] = WeakSet()
+
+
+def checked_context(program: Program, context: Context | None) -> Context:
+    """The context that is given, or else that of the program's type. Raises InputError for one that is not ours."""
+    if context is None:
+        return context_of(program)
+    if CONTEXTS.get(context.name) is not context:
+        raise InputError(
+            f"the context {context.name} is none that programs run in",
+            f"program {program.name}",
+            f"these are: {', '.join(CONTEXTS)}",
+        )
+    return context
 
 
 def context_of(program: Program) -> Context:
@@ -145,7 +169,9 @@ def prepare(program: Program, maps: Sequence[Map] = (), *, context: Context | No
         raise InputError(
             f"it names {len(program.maps)} maps; {len(maps)} are given", f"program {program.name}", "give each"
         )
-    context = context or context_of(program)
+    for definition, m in zip(program.maps, maps, strict=True):
+        _check_map(program, definition, m.definition)
+    context = checked_context(program, context)
     for index, i in enumerate(instructions):
         wrong = check(i)
         if wrong:
@@ -202,7 +228,7 @@ def prepare(program: Program, maps: Sequence[Map] = (), *, context: Context | No
     functions, ends = _functions(program, targets)
     if context is not MEMORY:
         instructions = _rewrite(program, targets, context, access, pointers)
-    return Image(
+    image = Image(
         program,
         context,
         tuple(maps),
@@ -211,13 +237,38 @@ def prepare(program: Program, maps: Sequence[Map] = (), *, context: Context | No
         functions,
         ends,
         tuple(sorted(callbacks)),
-        values,
+        MappingProxyType(values),
         bytes(access),
-        pointers,
-        known,
+        MappingProxyType(pointers),
+        MappingProxyType(known),
         frozenset(helpers),
         _usable_sites(program, instructions, targets, functions, pointers),
     )
+    _PREPARED.add(image)
+    return image
+
+
+_MAP_FACTS: Final = ("type", "key_size", "value_size", "max_entries", "flags", "map_extra")
+
+
+def _check_map(program: Program, declared: MapDefinition | None, made: MapDefinition | None) -> None:
+    """A map must be what the program says of it: verdicts rest on that, inner maps and constants included."""
+    while declared is not None and made is not None:
+        for fact in (*_MAP_FACTS, "is_constant"):
+            here, there = getattr(declared, fact), getattr(made, fact)
+            if here != there:
+                raise InputError(
+                    f"map {declared.name} has {fact} {there}, not {here}",
+                    f"program {program.name}",
+                    "give it maps as it declares them; maps that differ need different names",
+                )
+        declared, made = declared.inner, made.inner
+    if declared is not made:
+        raise InputError(
+            "what a map of maps holds is not what the program says",
+            f"program {program.name}",
+            "give it maps as it declares them",
+        )
 
 
 def _scan_targets(program: Program, targets: list[int]) -> set[int]:

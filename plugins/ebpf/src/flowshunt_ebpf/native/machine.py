@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from flowshunt.errors import InputError
 from flowshunt_ebpf.contexts import layout
 from flowshunt_ebpf.contexts.layout import MEMORY, XDP, Context
+from flowshunt_ebpf.maps.arrays import MAX_PROGRAMS
 from flowshunt_ebpf.maps.map import Map
 from flowshunt_ebpf.maps.memory import PAGE, GuardedMemory
 from flowshunt_ebpf.native import state
@@ -28,6 +29,8 @@ TAILROOM: Final = 320
 PACKET_ROOM: Final = PAGE - HEADROOM - TAILROOM
 """Bytes that a packet may have, as in the kernel's test runs, unless the machine is made with more."""
 MAX_PACKET_ROOM: Final = 1 << 20
+MAX_CPUS: Final = 8192
+"""More than any machine has (CONFIG_NR_CPUS); the verifier counts on it."""
 DEFAULT_BUDGET: Final = 100_000_000
 
 _INDEX: Final = re.compile("[0-9]{1,3}")
@@ -59,6 +62,8 @@ class Machine:
             raise InputError(
                 f"room for packets of {packet_room} bytes", "machine", f"0 to {MAX_PACKET_ROOM} are possible"
             )
+        if not 0 <= cpu < MAX_CPUS:
+            raise InputError(f"CPU {cpu}", "machine", f"0 to {MAX_CPUS - 1} are possible")
         self.context = context
         self.maps: tuple[Map, ...] = ()
         self.programs: list[Image] = []
@@ -168,6 +173,8 @@ class Machine:
 
         Add all before a program that tail-calls is loaded.
         """
+        if len(self.programs) == MAX_PROGRAMS:
+            raise InputError(f"more than {MAX_PROGRAMS} programs", "machine", "make another machine")
         self.programs.append(image)
         self.verdicts.append(verdict)
         return len(self.programs)

@@ -40,8 +40,7 @@ class Verdict:
     @property
     def is_issued(self) -> bool:
         """Whether a verifier issued it."""
-        known = _ISSUED.get(id(self))
-        return known is not None and known() is self
+        return issued(self)
 
 
 V = TypeVar("V", bound=Verdict)
@@ -54,6 +53,12 @@ def issue(verdict: V) -> V:
     key = id(verdict)
     _ISSUED[key] = weakref.ref(verdict, lambda _: _ISSUED.pop(key, None))
     return verdict
+
+
+def issued(verdict: Verdict) -> bool:
+    """Whether a verifier issued exactly this verdict."""
+    known = _ISSUED.get(id(verdict))
+    return known is not None and known() is verdict
 
 
 def digest(program: Program, context: Context) -> bytes:

@@ -16,7 +16,7 @@ import attrs
 
 from flowshunt import insn
 from flowshunt_ebpf.contexts.layout import Context
-from flowshunt_ebpf.native.image import context_of
+from flowshunt_ebpf.native.image import checked_context
 from flowshunt_ebpf.native.verdict import digest, issue
 from flowshunt_ebpf.program import Program
 from flowshunt_ebpf.sealed import read_sealed, write_sealed
@@ -31,7 +31,7 @@ _FOLDER: Final = "verdicts"
 
 def verify_cached(program: Program, *, context: Context | None = None, limits: Limits | None = None) -> VerifierVerdict:
     """As `verify`, but an acceptance of before is taken up again. Rejections are found anew."""
-    context = context or context_of(program)
+    context = checked_context(program, context)
     limits = limits or Limits()
     about = digest(program, context)
     name = _name(program, context, limits, about)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from flowshunt_ebpf.native.machine import MAX_CPUS
 from flowshunt_ebpf.program import MapType
 from flowshunt_ebpf.program.helper_calls import helper_name
 from flowshunt_ebpf.verifier import memory
@@ -57,11 +58,9 @@ SPIN_UNLOCK: Final = 94
 _MEMORY_KINDS: Final = frozenset({STACK, PACKET, PACKET_META, MAP_VALUE, MAP_KEY, MEMORY})
 _PACKET_KINDS: Final = frozenset({PACKET, PACKET_META})
 _LOST: Final = frozenset({PACKET, PACKET_META, PACKET_END})
-_PROCESSORS: Final = 8192
-"""More than any machine has (CONFIG_NR_CPUS)."""
 _RETURNED: Final = {
     Returns.INTEGER: NUMBER,
-    Returns.PROCESSOR: number(unsigned_range(0, _PROCESSORS - 1)),
+    Returns.PROCESSOR: number(unsigned_range(0, MAX_CPUS - 1)),
 }
 _WRITERS: Final = frozenset({TAIL_CALL, 97, 190})
 """Helpers that write to the packet and leave pointers to it as they are: tail calls (whatever the other program does),

@@ -15,6 +15,7 @@ _SPECIAL: Final = frozenset(
     }
 )  # fmt: skip
 LOCK: Final = "bpf_spin_lock"
+_TARGETS: Final = frozenset({MapType.DEVMAP, MapType.DEVMAP_HASH, MapType.CPUMAP, MapType.XSKMAP})
 
 
 @attrs.frozen(eq=False)
@@ -50,8 +51,8 @@ class MapFacts:
 
     @property
     def read_only(self) -> bool:
-        """Whether programs may not write it."""
-        return bool(self.definition.flags & MapFlag.RDONLY_PROG)
+        """Whether programs may not write it: those of redirect targets are read alone, as in the kernel."""
+        return bool(self.definition.flags & MapFlag.RDONLY_PROG) or self.type in _TARGETS
 
     @property
     def write_only(self) -> bool:

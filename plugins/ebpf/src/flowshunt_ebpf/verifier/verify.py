@@ -6,7 +6,7 @@ from typing import Final
 import attrs
 
 from flowshunt_ebpf.contexts.layout import Context
-from flowshunt_ebpf.native.image import context_of
+from flowshunt_ebpf.native.image import checked_context
 from flowshunt_ebpf.native.verdict import digest, issue
 from flowshunt_ebpf.program import ControlFlow, Program
 from flowshunt_ebpf.verifier.analysis import Analysis, StoppedError
@@ -36,7 +36,7 @@ def verify(program: Program, *, context: Context | None = None, limits: Limits |
 
     Raises InputError where programs of its type don't run here.
     """
-    context = context or context_of(program)
+    context = checked_context(program, context)
     return _Verification(program, context, limits or Limits()).run()
 
 
