@@ -7,7 +7,11 @@ import click
 _BROKEN = 1
 
 
-@click.group(name="rules", short_help="Check detection rules.")
+@click.group(
+    name="rules",
+    short_help="Check detection rules.",
+    epilog="Example: flowshunt rules check local.rules --findings",
+)
 def command() -> None:
     """Check the rules of the detection engine."""
 
