@@ -10,7 +10,8 @@ from flowshunt_ebpf.maps import create
 from flowshunt_ebpf.maps.arrays import MAX_PROGRAMS
 from flowshunt_ebpf.native import HostProgram, Machine, Verdict, Workbench, host, interpret, prepare
 from flowshunt_ebpf.program import MapDefinition, MapFlag, MapType
-from flowshunt_ebpf.verifier import verify
+from flowshunt_ebpf.verifier import Limits, verify
+from flowshunt_ebpf.verifier.stack_depth import nested
 
 pytest.importorskip("keystone")
 
@@ -177,3 +178,14 @@ def test_redirect_targets_are_not_written_by_programs(kind):
     )
     assert not verdict.accepted
     assert verdict.rejection.rule == "read-only"
+
+
+def test_no_limit_allows_more_nested_functions_than_machines_have_frames():
+    with pytest.raises(InputError, match="programs run with up to 8"):
+        Limits(frames=9)
+
+
+def test_how_deep_global_functions_call_is_counted_once_for_each():
+    calls = {n: [(1, n + 1)] * 1000 for n in range(7)}
+    assert nested({}, calls, 0, 8) == 8
+    assert nested({}, {0: [(1, 0)] * 1000}, 0, 8) > 8

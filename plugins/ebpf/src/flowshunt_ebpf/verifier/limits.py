@@ -4,6 +4,9 @@ from typing import Final
 
 import attrs
 
+from flowshunt.errors import InputError
+from flowshunt_ebpf.native.state import FRAMES
+
 
 @attrs.frozen
 class Limits:
@@ -13,7 +16,7 @@ class Limits:
         instructions: instructions looked at, each as often as it is (BPF_COMPLEXITY_LIMIT_INSNS).
         branches: branches that wait (BPF_COMPLEXITY_LIMIT_JMP_SEQ).
         states: states kept for one instruction; with more, the oldest are forgotten (BPF_COMPLEXITY_LIMIT_STATES).
-        frames: nested functions, the program included (MAX_CALL_FRAMES).
+        frames: nested functions, the program included (MAX_CALL_FRAMES); no more, since machines have no more frames.
         stack: bytes of stack of a chain of calls (MAX_BPF_STACK).
         tail_call_stack: the same, of what calls a function that makes a tail call.
         size: instructions of a program.
@@ -24,12 +27,17 @@ class Limits:
     instructions: int = 1_000_000
     branches: int = 8192
     states: int = 64
-    frames: int = 8
+    frames: int = attrs.field(default=FRAMES)
     stack: int = 512
     tail_call_stack: int = 256
     size: int = 1_000_000
     seconds: float = 60.0
     kept_states: int = 100_000
+
+    @frames.validator
+    def _check_frames(self, _: "attrs.Attribute[int]", value: int) -> None:
+        if value > FRAMES:
+            raise InputError(f"{value} nested functions", "limit frames", f"programs run with up to {FRAMES}")
 
 
 @attrs.frozen

@@ -107,9 +107,17 @@ def nested(frames: Mapping[int, int], calls: Mapping[int, list[tuple[int, int]]]
     `frames`: as each such function was found to nest its static ones; `calls`: (functions nested at the call, global
     function called) of each.
     """
-    deepest = frames.get(root, 1)
-    if limit <= 0:
-        return 1
-    for at, callee in calls.get(root, ()):
-        deepest = max(deepest, at + nested(frames, calls, callee, limit - at))
-    return deepest
+    deepest: dict[tuple[int, int], int] = {}
+
+    def below(function: int, left: int) -> int:
+        if left <= 0:
+            return 1
+        known = deepest.get((function, left))
+        if known is None:
+            known = frames.get(function, 1)
+            for at, callee in set(calls.get(function, ())):
+                known = max(known, at + below(callee, left - at))
+            deepest[function, left] = known
+        return known
+
+    return below(root, limit)
