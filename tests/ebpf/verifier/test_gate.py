@@ -189,3 +189,37 @@ def test_how_deep_global_functions_call_is_counted_once_for_each():
     calls = {n: [(1, n + 1)] * 1000 for n in range(7)}
     assert nested({}, calls, 0, 8) == 8
     assert nested({}, {0: [(1, 0)] * 1000}, 0, 8) > 8
+
+
+@pytest.mark.parametrize("kind", [MapType.HASH, MapType.LPM_TRIE, MapType.ARRAY])
+def test_a_map_that_is_put_in_after_the_program_was_loaded_can_be_looked_into(kind):
+    inner = MapDefinition("inner", kind, 4 if kind != MapType.LPM_TRIE else 8, 64, 8)
+    outer = MapDefinition("outer", MapType.ARRAY_OF_MAPS, 4, 4, 2, inner=inner)
+    program = assemble("""
+        .type xdp
+        .map outer array key=4 value=4 entries=2
+        *(u64 *)(r10 - 8) = 0
+        r2 = r10
+        r2 += -8
+        r1 = map[outer]
+        call bpf_map_lookup_elem
+        if r0 == 0 goto none
+        r2 = r10
+        r2 += -8
+        r1 = r0
+        call bpf_map_lookup_elem
+        if r0 == 0 goto none
+        r0 = *(u64 *)(r0 + 56)
+        exit
+    none:
+        r0 = 1
+        exit
+    """)
+    program = attrs.evolve(program, maps=(outer,))
+    bench = Workbench(program)
+    loaded = host(bench.image, bench.machine, accepted(program))
+    assert loaded.run().value == 1
+    late = create(inner)
+    late.update(bytes(inner.key_size), bytes(56) + b"\x09" + bytes(7))
+    bench.maps["outer"].put(0, late)
+    assert loaded.run().value == interpret(bench.image, bench.machine).run().value == 9

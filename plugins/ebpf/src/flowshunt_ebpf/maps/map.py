@@ -151,8 +151,11 @@ class Map:
     def check_inner(self, inner: "Map") -> None:
         """Refuse a map for a map of maps whose definition says that its maps are others: programs rely on it.
 
-        As the kernel does (`bpf_map_meta_equal`; arrays have the same number of entries, too).
+        As the kernel does (`bpf_map_meta_equal`; arrays have the same number of entries, too). Its operations are made
+        ready, too, where those of this one are: a program may be loaded already that calls them.
         """
+        for operation in tuple(self._operations):
+            inner.operation(operation)
         template = self.definition.inner
         if template is None:
             return
