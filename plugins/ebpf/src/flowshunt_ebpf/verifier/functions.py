@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from flowshunt_ebpf.program import AttachType, ProgramType
-from flowshunt_ebpf.verifier.globals import Parameter, check_parameters
+from flowshunt_ebpf.verifier.globals import Parameter, ParameterKind, check_parameters
 from flowshunt_ebpf.verifier.helper_calls import Call, lose_packet
 from flowshunt_ebpf.verifier.prototypes import CallbackArg
 from flowshunt_ebpf.verifier.rejection import UnsafeError
@@ -17,6 +17,8 @@ from flowshunt_ebpf.verifier.values import (
     MAP_KEY,
     MAP_VALUE,
     NUMBER,
+    PACKET,
+    PACKET_META,
     SCALAR,
     STACK,
     Value,
@@ -97,9 +99,19 @@ def call_global(run: "Analysis", state: State, function: GlobalFunction) -> None
     if state.lock is not None:
         raise UnsafeError("lock", "no global function is called while a lock is held", function.name, "unlock before")
     check_parameters(run, state, function.name, function.parameters)
-    if function.changes_packet:
-        lose_packet(state)
     registers = state.frames[-1].registers
+    if function.changes_packet:
+        for n, p in enumerate(function.parameters, 1):
+            value = registers[n]
+            if p.kind is ParameterKind.MEMORY and value is not None and value.kind in (PACKET, PACKET_META):
+                # To the function it is memory like any other, which nothing takes away.
+                raise UnsafeError(
+                    "global-function",
+                    f"argument {n} of global function {function.name}, which may move the packet, is not in it",
+                    f"r{n} is {describe(value)}",
+                    "copy it to the stack first, or make the function static",
+                )
+        lose_packet(state)
     registers[0:6] = [NUMBER if function.returns else None, *[None] * 5]
     state.index += 1
 
