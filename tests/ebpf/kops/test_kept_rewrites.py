@@ -1,5 +1,7 @@
 """Rewritten programs kept between runs count for the same program and choice alone, and only if nobody touched them."""
 
+import functools
+
 import attrs
 import pytest
 
@@ -95,3 +97,13 @@ def test_a_second_load_finds_and_proves_nothing_anew(folder, monkeypatch):
     second = optimize(assemble(TEXT), policy=Policy.ALL, target=TARGET)
     assert second.program == first.program
     assert second.program.sites == first.program.sites
+
+
+def test_an_operation_may_be_made_of_callables_that_are_no_plain_functions():
+    class Turning:
+        def __call__(self, values):
+            return SPIN.proof(values)
+
+    for proof in (functools.partial(SPIN.proof), Turning(), functools.lru_cache(SPIN.proof)):
+        operation = attrs.evolve(SPIN, proof=proof)
+        assert kept_name(PROGRAM, Policy.ALL, None, [operation], "x86_64", frozenset())

@@ -4,7 +4,9 @@ What is kept counts only if its seal is right (`flowshunt_ebpf.sealed` says what
 the proofs behind its sites are those of the run that kept it.
 """
 
+import functools
 import hashlib
+import inspect
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
@@ -125,8 +127,17 @@ def _code_hash() -> str:
 
 @lru_cache(maxsize=256)
 def _operation_hash(operation: ExtendedOperation) -> str:
-    """A hash of the package that an operation comes from."""
-    return _files_hash((Path(operation.proof.__code__.co_filename).parent,))
+    """A hash of the packages that an operation's proof, recognizer and native forms come from."""
+    parts = [operation.proof, operation.recognizer, *(e.assembly for forms in operation.emits.values() for e in forms)]
+    return _files_hash(tuple(sorted({_folder_of(part) for part in parts})))
+
+
+def _folder_of(part: Any) -> Path:
+    """Where a function, or what wraps one, was written."""
+    while isinstance(part, functools.partial):
+        part = part.func
+    code = getattr(inspect.unwrap(part), "__code__", None)
+    return Path(code.co_filename if code is not None else inspect.getfile(type(part))).parent
 
 
 @lru_cache(maxsize=64)
