@@ -48,5 +48,3 @@ def _reasons(rule: Rule) -> Iterator[str]:
     limits = (*((rule.threshold,) if rule.threshold is not None else ()), *rule.limits)
     if any(isinstance(limit, Threshold) and limit.kind == "rate" for limit in limits):
         yield "rate filters count the matches of all flows"
-    if rule.tags:
-        yield "tags follow hosts"
