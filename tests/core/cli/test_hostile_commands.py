@@ -195,3 +195,10 @@ def test_text_of_others_does_not_steer_the_terminal(sample, tmp_path, name):
     assert "[bold]x[/red] \\x1b[31mred" in done.stdout.replace("\n", "")
     assert "\\x1b[2J.rules:2" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("setting", ["", "=", "=1", "a", ".=1", "stream.=3", "stream..memcap=3", ".stream=1"])
+def test_a_setting_without_a_whole_key_is_refused(sample, setting):
+    done = CliRunner().invoke(main, ["run", sample, "--set", setting])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{setting!r} is not KEY=VALUE" in done.stderr

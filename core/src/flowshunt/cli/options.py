@@ -75,11 +75,11 @@ def pipeline_options(function: F) -> F:
 
 
 def parse_settings(pairs: Sequence[str]) -> dict[str, str]:
-    """`key=value` settings. Raises InputError for one without "="."""
+    """`key=value` settings. Raises InputError for one without "=" or with nothing between the key's dots."""
     settings = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
-        if not equals or not key:
+        if not equals or not all(part.strip() for part in key.split(".")):
             raise InputError(f"{pair!r} is not KEY=VALUE", "--set")
         settings[key.strip()] = value.strip()
     return settings
