@@ -1,5 +1,6 @@
 """One run over captures: NIC to host buffers to engine to verdict to offload."""
 
+import gc
 import secrets
 import signal
 import threading
@@ -141,17 +142,45 @@ def work(
     burst: called after each burst with the frames read so far, the time, and what `progress` takes. Where the engine
     can't share frames with these rules, share 0 is all of them and the others are empty.
     """
-    session = config.engine.open(
-        EngineConfig(
-            rules=config.rules,
-            config=config.engine_config,
-            settings=config.settings,
-            bypass=config.mode is not BypassMode.OFF,
-            flow_capacity=config.flow_capacity,
-            events=config.events,
-            workers=config.workers,
+    try:
+        return _work(config, sink, progress, stop, share, burst)
+    finally:
+        gc.unfreeze()
+
+
+@contextmanager
+def _made_to_stay() -> Iterator[None]:
+    """Keep the garbage collector off while the many objects of a rule set are made, and afterwards off them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+def _work(
+    config: RunConfig,
+    sink: Sink | None,
+    progress: Callable[[int, int | None], None] | None,
+    stop: Stop,
+    share: "Share | None",
+    burst: Callable[[int, int, int, int | None], None] | None,
+) -> RunResult:
+    with _made_to_stay():
+        session = config.engine.open(
+            EngineConfig(
+                rules=config.rules,
+                config=config.engine_config,
+                settings=config.settings,
+                bypass=config.mode is not BypassMode.OFF,
+                flow_capacity=config.flow_capacity,
+                events=config.events,
+                workers=config.workers,
+            )
         )
-    )
     nic = config.model.open(
         NicConfig(
             host_buffers=config.host_buffers,

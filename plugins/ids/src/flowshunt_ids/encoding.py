@@ -198,6 +198,23 @@ def _anchor(payload: Sequence[Match]) -> tuple[int, int]:
     return -1, 0
 
 
+def _pair(payload: Sequence[Match]) -> int:
+    """Two bytes that must stand side by side anywhere in the buffer, the rarest, for a look before a long search: the
+    first times 256 and the second; -1: none."""
+    best, best_score = -1, 0.0
+    for match in payload:
+        if not isinstance(match, Content) or match.negated or match.nocase:
+            continue
+        if match.depth is not None or match.within is not None:
+            continue
+        for at in range(len(match.pattern) - 1):
+            two = match.pattern[at : at + 2]
+            score = strength(two, False)
+            if score > best_score:
+                best, best_score = two[0] << 8 | two[1], score
+    return best
+
+
 def _fixed(value: int | str) -> int:
     assert isinstance(value, int)
     return value
@@ -248,7 +265,7 @@ def encode(rules: Sequence[Rule]) -> EncodedRules:
         if rule.flow.stream is True:
             flags |= layout.RULE_CHUNK_ONLY
         tests, ops = len(encoder.tests) - first_test, len(encoder.ops) - first_op
-        rows.append((first_test, tests, first_op, ops, flags, *_anchor(rule.payload)))
+        rows.append((first_test, tests, first_op, ops, flags, *_anchor(rule.payload), _pair(rule.payload)))
     return EncodedRules(
         np.array(rows, RULE) if rows else np.empty(0, RULE),
         np.array(encoder.tests or [(0,) * 5], TEST),

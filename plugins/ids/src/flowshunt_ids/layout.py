@@ -19,6 +19,7 @@ RULE = np.dtype(
         ("flags", "<i4"),  # the RULE_ bits, and the kinds of segments that it looks at (SEGMENT_KINDS)
         ("anchor", "<i4"),  # a place in the buffer where only one byte will do; -1: none
         ("anchor_byte", "<i4"),  # that byte
+        ("pair", "<i4"),  # two bytes that must stand somewhere in the buffer, the first times 256; -1: none
     ]
 )
 RULE_PYTHON = 1 << 8

@@ -45,6 +45,11 @@ SCRATCH = column(np.int64)
 """int64[2 * MAX_OPS + 4]: working memory of one evaluation."""
 SCRATCH_SIZE = 2 * MAX_OPS + 4
 
+PAIRS = column(np.int32)
+"""int32[PAIRS_SIZE]: see `note_pairs`."""
+PAIRS_SIZE = (1 << 16) + 1
+_LAST_ROUND = (1 << 31) - 1
+
 STEPS = 3000
 """The most ops that one evaluation carries out (`detect.inspection-recursion-limit` of Suricata)."""
 BYTES_SEARCHED = 8 * 1024 * 1024
@@ -302,6 +307,23 @@ def find(
         if same == size:
             return place
     return -1
+
+
+@kernel(types.void(_BUFFER, _I64, _I64, PAIRS), entry=False)
+def note_pairs(buffer: NDArray[np.uint8], start: int, end: int, pairs: NDArray[np.int32]) -> None:
+    """Note which two bytes stand side by side in buffer[start:end].
+
+    Afterwards pairs[256 * first + second] is equal to pairs[-1] for those that do, and for no others.
+    """
+    number = pairs[len(pairs) - 1]
+    if number >= _LAST_ROUND:
+        for place in range(len(pairs)):
+            pairs[place] = 0
+        number = np.int32(0)
+    number = np.int32(number + 1)
+    pairs[len(pairs) - 1] = number
+    for place in range(start, end - 1):
+        pairs[np.int64(buffer[place]) << 8 | np.int64(buffer[place + 1])] = number
 
 
 @kernel(types.boolean(_BUFFER, _I64, _I64, _I64, _I64, types.boolean, SCRATCH), entry=False)

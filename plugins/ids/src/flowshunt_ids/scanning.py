@@ -27,7 +27,7 @@ from flowshunt_ids.layout import (
     Packets,
     RuleArrays,
 )
-from flowshunt_ids.matching import SCRATCH, first_test, match_payload, test_packet
+from flowshunt_ids.matching import PAIRS, SCRATCH, first_test, match_payload, note_pairs, test_packet
 from flowshunt_ids.memory import copy_bytes, prefetch
 from flowshunt_ids.streams.pool import copy_frame_bytes
 
@@ -132,6 +132,7 @@ def gather(
         PACKETS,
         column(SESSION),
         SCRATCH,
+        PAIRS,
         _CANDIDATES,
     )
 )
@@ -150,6 +151,7 @@ def match_segments(
     packets: Packets,
     sessions: NDArray[Any],
     scratch: NDArray[np.int64],
+    pairs: NDArray[np.int32],
     out: NDArray[Any],
 ) -> Any:
     """Candidates in the gathered segments order[begin:end]: of scan hits, or of the rules that have no pattern.
@@ -158,6 +160,7 @@ def match_segments(
     their groups without a pattern are tried in segments order[done:end].
     pattern_start, pattern_rules: the rules of pattern p are pattern_rules[pattern_start[p]:pattern_start[p + 1]].
     last_segment: -1 for each pattern before the first call for a buffer.
+    pairs: see `matching.note_pairs`; one pass over a segment spares most of the rules without a pattern their search.
     Returns how many hits (or segments) are done, and how many candidates were made; where not all are done, `out` has
     no more room. Flows whose flowbits a match may set are noted in `sessions`.
     """
@@ -200,6 +203,7 @@ def match_segments(
             base = packets.offset[row]
             beyond = base + np.int64(packets.captured[row])
         established = ROW_ESTABLISHED if segment.flags & SEGMENT_ESTABLISHED else 0
+        noted = False
         for listed in range(first, first + rules):
             number_of_rule = pattern_rules[listed] if scanned else arrays.lists[listed]
             if scanned:
@@ -220,6 +224,12 @@ def match_segments(
                 arrays.tests, rule.first_test, rule.tests, packets, row, base, beyond, established, 1
             ):
                 continue
+            if not scanned and rule.pair >= 0:
+                if not noted:
+                    note_pairs(buffer, start, start + segment.length, pairs)
+                    noted = True
+                if pairs[rule.pair] != pairs[len(pairs) - 1]:
+                    continue
             if not match_payload(arrays, number_of_rule, buffer, start, start + segment.length, scratch):
                 continue
             if rule.flags & RULE_SETS_BITS and segment.slot >= 0:

@@ -21,7 +21,7 @@ from flowshunt_ids.host_policies import HostPolicies
 from flowshunt_ids.inspection import PayloadMatcher
 from flowshunt_ids.layout import CANDIDATE, EVENT, NO_PACKETS, PIECE, SEGMENT, SESSION, SIDE, Packets, packets_of
 from flowshunt_ids.lookup import find_packet_groups, open_flows
-from flowshunt_ids.matching import SCRATCH_SIZE
+from flowshunt_ids.matching import PAIRS_SIZE, SCRATCH_SIZE
 from flowshunt_ids.rules.transforms import Timeouts
 from flowshunt_ids.ruleset import RuleSet
 from flowshunt_ids.scanning import arrange, gather, match_packets, match_segments, test_candidates
@@ -85,6 +85,7 @@ class Stages:
         self._pool = new_pool(1 << 14, settings.reassembly_memory)
         self._matchers: dict[int, PayloadMatcher] = {}
         self._scratch = np.zeros(SCRATCH_SIZE, np.int64)
+        self._pairs = np.zeros(PAIRS_SIZE, np.int32)
         self._out_candidates = np.empty(CANDIDATES + len(self._rules), CANDIDATE)
         self._buffer = np.empty(SLICE, np.uint8)
         self._output_rows = (np.empty(0, SEGMENT), np.empty(0, PIECE))
@@ -407,7 +408,7 @@ class Stages:
         longest = arrange(segments, count, order, begins)
         if longest > len(self._buffer):
             self._buffer = np.empty(longest, np.uint8)
-        work = (packets, self._sessions, self._scratch, self._out_candidates)
+        work = (packets, self._sessions, self._scratch, self._pairs, self._out_candidates)
         found: list[NDArray[Any]] = []
         totals = self._totals
         totals["segments"] += count

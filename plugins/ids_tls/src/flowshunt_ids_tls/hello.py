@@ -26,7 +26,7 @@ class Hello:
         version: as it says itself. chosen: for a server hello the version that is spoken.
         random: 32 bytes. ciphers: offered, or the one that was chosen.
         server_name: None where there is none. events: what is odd.
-        ja3: the string whose MD5 is the JA3 or JA3S hash.
+        lists: the numbers that JA3 is made of, behind the version.
     """
 
     version: int
@@ -36,8 +36,14 @@ class Hello:
     server_name: bytes | None = None
     protocols: tuple[bytes, ...] = ()
     chosen: int = 0
-    ja3: str = ""
+    lists: tuple[tuple[int, ...], ...] = ()
     events: list[str] = attrs.field(factory=list)
+
+    @property
+    def ja3(self) -> str:
+        """The string whose MD5 is the JA3 or JA3S hash."""
+        lists = ("-".join(str(number) for number in numbers if not _grease(number)) for numbers in self.lists)
+        return ",".join((str(self.version), *lists))
 
     @property
     def ja3_hash(self) -> str:
@@ -54,65 +60,69 @@ def _grease(number: int) -> bool:
     return number & 0x0F0F == 0x0A0A and number >> 8 == number & 0xFF
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-
-    def take(self, size: int) -> bytes:
-        if size > len(self.data) - self.at:
-            raise HelloError
-        self.at += size
-        return self.data[self.at - size : self.at]
-
-    def counted(self, width: int) -> bytes:
-        return self.take(int.from_bytes(self.take(width), "big"))
-
-    @property
-    def left(self) -> int:
-        return len(self.data) - self.at
-
-
 def read_hello(data: bytes, *, client: bool) -> Hello:
     """A hello from its message's contents. Raises HelloError."""
-    reader = _Reader(data)
-    hello = Hello(int.from_bytes(reader.take(2), "big"), reader.take(RANDOM))
-    hello.session = reader.counted(1)
+    end = len(data)
+    at = 3 + RANDOM
+    if at > end:
+        raise HelloError
+    hello = Hello(data[0] << 8 | data[1], data[2 : 2 + RANDOM])
+    hello.session, at = _part(data, at, data[at - 1], end)
     if client:
-        hello.ciphers = _numbers(reader.counted(2))
-        reader.counted(1)
+        hello.ciphers, at = _counted_numbers(data, at, end)
+        if at >= end:
+            raise HelloError
+        _methods, at = _part(data, at + 1, data[at], end)
     else:
-        hello.ciphers = _numbers(reader.take(2))
-        reader.take(1)
+        if at + 3 > end:
+            raise HelloError
+        hello.ciphers = (data[at] << 8 | data[at + 1],)
+        at += 3
     hello.chosen = hello.version
     kinds: list[int] = []
     groups: tuple[int, ...] = ()
     formats: tuple[int, ...] = ()
-    if reader.left >= 2:
-        extensions = _Reader(reader.counted(2))
-        while extensions.left >= 4:
-            kind = int.from_bytes(extensions.take(2), "big")
-            body = extensions.counted(2)
-            kinds.append(kind)
-            if kind == SERVER_NAME and client:
-                _server_name(hello, body)
-            elif kind == ALPN:
-                hello.protocols = _protocols(body)
-            elif kind == VERSIONS and not client and len(body) == 2:
-                hello.chosen = int.from_bytes(body, "big")
-            elif kind == VERSIONS and client and body:
-                offered = [number for number in _numbers(body[1 : 1 + body[0]]) if not _grease(number)]
-                hello.chosen = max(offered, default=hello.version)
-            elif kind == GROUPS and len(body) >= 2:
-                groups = _numbers(body[2:])
-            elif kind == POINT_FORMATS and body:
-                formats = tuple(body[1 : 1 + body[0]])
-    fields: list[tuple[int, ...]] = [hello.ciphers, tuple(kinds)]
-    if client:
-        fields += [groups, formats]
-    lists = ("-".join(str(n) for n in numbers if not _grease(n)) for numbers in fields)
-    hello.ja3 = ",".join((str(hello.version), *lists))
+    if end - at >= 2:
+        size = data[at] << 8 | data[at + 1]
+        at += 2
+        if size > end - at:
+            raise HelloError
+        end = at + size
+    while end - at >= 4:
+        kind = data[at] << 8 | data[at + 1]
+        body, at = _part(data, at + 4, data[at + 2] << 8 | data[at + 3], end)
+        kinds.append(kind)
+        if kind == SERVER_NAME and client:
+            _server_name(hello, body)
+        elif kind == ALPN:
+            hello.protocols = _protocols(body)
+        elif kind == VERSIONS and not client and len(body) == 2:
+            hello.chosen = int.from_bytes(body, "big")
+        elif kind == VERSIONS and client and body:
+            offered = [number for number in _numbers(body[1 : 1 + body[0]]) if not _grease(number)]
+            hello.chosen = max(offered, default=hello.version)
+        elif kind == GROUPS and len(body) >= 2:
+            groups = _numbers(body[2:])
+        elif kind == POINT_FORMATS and body:
+            formats = tuple(body[1 : 1 + body[0]])
+    hello.lists = (hello.ciphers, tuple(kinds), groups, formats) if client else (hello.ciphers, tuple(kinds))
     return hello
+
+
+def _part(data: bytes, at: int, size: int, end: int) -> tuple[bytes, int]:
+    """So many bytes, and where they end."""
+    behind = at + size
+    if behind > end:
+        raise HelloError
+    return data[at:behind], behind
+
+
+def _counted_numbers(data: bytes, at: int, end: int) -> tuple[tuple[int, ...], int]:
+    """Numbers of two bytes behind how many bytes they are, and where they end."""
+    if at + 2 > end:
+        raise HelloError
+    part, at = _part(data, at + 2, data[at] << 8 | data[at + 1], end)
+    return _numbers(part), at
 
 
 def _server_name(hello: Hello, body: bytes) -> None:
@@ -132,11 +142,12 @@ def _server_name(hello: Hello, body: bytes) -> None:
 
 
 def _protocols(body: bytes) -> tuple[bytes, ...]:
-    reader = _Reader(body[2:])
+    at, end = 2, len(body)
     found = []
-    while reader.left:
-        try:
-            found.append(reader.counted(1))
-        except HelloError:
+    while at < end:
+        behind = at + 1 + body[at]
+        if behind > end:
             break
+        found.append(body[at + 1 : behind])
+        at = behind
     return tuple(found)

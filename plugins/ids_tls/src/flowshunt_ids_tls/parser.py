@@ -80,6 +80,8 @@ class TlsParser:
             return
         skip = min(self._skip[direction], len(data))
         self._skip[direction] -= skip
+        if skip == len(data):
+            return
         pending = self._pending[direction]
         pending += memoryview(data)[skip:]
         at = 0

@@ -47,6 +47,7 @@ class AppLayer:
         self._plans = plans
         asked = interest | eve
         self._interest = asked | {name for name, protocol in protocols.items() if protocol.expects & asked}
+        self._always: dict[tuple[Plan, Callable[[int], bool]], dict[int, int]] = {}
         self._expectations = Expectations()
         self._settings = settings
         self._wants = wants
@@ -356,9 +357,10 @@ class AppLayer:
         opened, closed = state.open, state.closed
         if not state.scanned & 1:
             state.scanned |= 1
-            for rule in plan.always:
-                if belongs(rule):
-                    opened[rule] = 0
+            always = self._always.get((plan, belongs))
+            if always is None:
+                always = self._always[plan, belongs] = dict.fromkeys(filter(belongs, plan.always), 0)
+            opened.update(always)
         bit = 1
         for scan in plan.scans:
             bit <<= 1

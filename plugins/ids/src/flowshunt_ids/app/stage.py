@@ -18,6 +18,7 @@ from flowshunt_ids.app.registry import Registry
 from flowshunt_ids.encoding import Pattern
 from flowshunt_ids.inspection import InspectionCounters, PayloadMatcher
 from flowshunt_ids.layout import Packets
+from flowshunt_ids.plain_matching import plain_matcher
 from flowshunt_ids.prefilter import compile_patterns
 from flowshunt_ids.rules.rule import Rule
 from flowshunt_ids.scanning import gather
@@ -27,6 +28,10 @@ from flowshunt_ids.tracking import stop_parsing
 
 _SLICE = 1 << 18
 """Bytes that are gathered at once."""
+_REMEMBERED = 128
+"""The longest contents of a buffer of which it is remembered what was found in them."""
+_MOST_REMEMBERED = 4096
+"""The most that are remembered for one buffer."""
 _FILE_WANTS = {"md5": "md5", "sha1": "sha1", "sha256": "sha256"}
 
 
@@ -70,8 +75,8 @@ def wants_of(rules: Sequence[Rule]) -> frozenset[str]:
 def prepare(rules: Sequence[Rule], registry: Registry, counters: InspectionCounters, datasets: Any) -> AppRules:
     """Make the plans of a rule set."""
 
-    def matcher(matches: Sequence[Any]) -> Callable[[bytes], bool]:
-        return PayloadMatcher(matches, counters, datasets).matches
+    def matcher(matches: Sequence[Any]) -> Callable[..., bool]:
+        return plain_matcher(matches, counters) or PayloadMatcher(matches, counters, datasets).matches
 
     looked = interest(rules, registry)
     return AppRules(
@@ -85,15 +90,27 @@ def prepare(rules: Sequence[Rule], registry: Registry, counters: InspectionCount
 def _database(patterns: Sequence[Pattern]) -> Callable[[bytes], Sequence[int]]:
     """What gives the numbers of the patterns that occur in a buffer."""
     database = compile_patterns(patterns, once=True)
-    found: list[int] = []
+    known: dict[bytes, tuple[int, ...]] = {b"": ()}
 
-    def hit(pattern: int, _start: int, _end: int, _flags: int, _context: object) -> None:
-        found.append(pattern)
+    def look(data: bytes) -> tuple[int, ...]:
+        found: list[int] = []
+
+        def hit(pattern: int, _start: int, _end: int, _flags: int, _context: object) -> None:
+            found.append(pattern)
+
+        database.scan(data, match_event_handler=hit)
+        return tuple(found)
 
     def scan(data: bytes) -> Sequence[int]:
-        found.clear()
-        if data:
-            database.scan(data, match_event_handler=hit)
+        # Methods, hosts, user agents and the like are the same again and again.
+        if len(data) > _REMEMBERED:
+            return look(data)
+        data = bytes(data)
+        found = known.get(data)
+        if found is None:
+            if len(known) >= _MOST_REMEMBERED:
+                known.clear()
+            found = known[data] = look(data) if data else ()
         return found
 
     return scan

@@ -12,6 +12,9 @@ MOST_LABELS = 255
 _WORK = 1 << 16
 """Bytes of names that one message may make us put together: pointers let a few bytes stand for many."""
 
+_QUESTION = struct.Struct(">2H")
+_RECORD = struct.Struct(">2HIH")
+
 A, NS, CNAME, SOA, NULL, PTR, MX, TXT, AAAA, SRV, SSHFP = 1, 2, 5, 6, 10, 12, 15, 16, 28, 33, 44
 
 
@@ -93,6 +96,14 @@ class _Reader:
         self.at += struct.calcsize(form)
         return int(value)
 
+    def numbers(self, form: struct.Struct) -> tuple[int, ...]:
+        try:
+            values = form.unpack_from(self.data, self.at)
+        except struct.error:
+            raise MalformedError from None
+        self.at += form.size
+        return values
+
     def odd(self, event: str) -> None:
         if event not in self.message.events:
             self.message.events.append(event)
@@ -153,10 +164,7 @@ class _Reader:
         found: list[Record] = []
         for _ in range(count):
             name = self.name(len(self.data))
-            kind = self.number(">H")
-            self.number(">H")
-            ttl = self.number(">I")
-            length = self.number(">H")
+            kind, _class, ttl, length = self.numbers(_RECORD)
             end = self.at + length
             if end > len(self.data):
                 raise MalformedError
@@ -203,8 +211,7 @@ def parse(data: bytes) -> Message:
     reader = _Reader(data, message)
     for _ in range(questions):
         name = reader.name(len(data))
-        kind = reader.number(">H")
-        reader.number(">H")
+        kind, _class = reader.numbers(_QUESTION)
         message.questions.append(Question(name, kind))
     if message.response:
         message.answers = reader.records(answers)
