@@ -97,11 +97,15 @@ def _compile(make: Callable[..., Any], function: Callable[..., Any], sources: fr
             return make(cache=False)(function)
 
 
-def kernel(signature: Any, *, inline: bool = False, entry: bool = True) -> Callable[[Callable[..., Any]], Any]:
+def kernel(
+    signature: Any, *, inline: bool = False, entry: bool = True, allocates: bool = False
+) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for one signature, without the GIL, with C division, from the cache where it is there.
 
     `inline=True` is for small functions that other kernels call: LLVM is asked to inline them. `entry=False` is for
     functions that only other kernels call: the wrapper to call them from Python, often most of the work, isn't made.
+    `allocates=True` is for functions that make arrays; others count no references, which costs more than what is done
+    where arrays of a tuple are used in a loop.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -115,6 +119,7 @@ def kernel(signature: Any, *, inline: bool = False, entry: bool = True) -> Calla
             boundscheck=bool(numba.config.BOUNDSCHECK),
             no_cpython_wrapper=not entry,
             no_cfunc_wrapper=True,
+            _nrt=allocates,
         )
         dispatcher = _compile(make, function, sources)
         dispatcher.kernel_sources = sources

@@ -106,7 +106,8 @@ def _compare(operation: Any, left: Any, right: Any, narrow: Any) -> Any:
         types.int64,
         column(np.int32),
         column(np.uint8),
-    )
+    ),
+    allocates=True,
 )
 def run_fragments(
     code: Any, bounds: Any, which: Any, descriptors: Any, memory: Any, state_offset: Any, slots: Any, disposition: Any

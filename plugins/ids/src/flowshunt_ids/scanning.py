@@ -165,6 +165,8 @@ def match_segments(
     no more room. Flows whose flowbits a match may set are noted in `sessions`.
     """
     count = np.int64(0)
+    rule_rows, tests_of, members = arrays.rules, arrays.tests, arrays.members
+    lists, groups, headers = arrays.lists, arrays.groups, packets.headers
     scanned = len(pattern_start) > 0
     last = len(hits) if scanned else end
     for at in range(done, last):
@@ -185,7 +187,7 @@ def match_segments(
                 continue
         number = order[found]
         segment = segments[number]
-        group = arrays.groups[segment.group]
+        group = groups[segment.group]
         if scanned:
             first = np.int64(pattern_start[pattern])
             rules = pattern_start[pattern + 1] - first
@@ -205,12 +207,12 @@ def match_segments(
         established = ROW_ESTABLISHED if segment.flags & SEGMENT_ESTABLISHED else 0
         noted = False
         for listed in range(first, first + rules):
-            number_of_rule = pattern_rules[listed] if scanned else arrays.lists[listed]
+            number_of_rule = pattern_rules[listed] if scanned else lists[listed]
             if scanned:
-                word = arrays.members[segment.group, number_of_rule >> 6] >> np.uint64(number_of_rule & 63)
+                word = members[segment.group, number_of_rule >> 6] >> np.uint64(number_of_rule & 63)
                 if not word & np.uint64(1):
                     continue
-            rule = arrays.rules[number_of_rule]
+            rule = rule_rows[number_of_rule]
             if not rule.flags & segment.flags & SEGMENT_KINDS:
                 continue
             if rule.flags & RULE_CHUNK_ONLY and not segment.flags & SEGMENT_CHUNK:
@@ -218,11 +220,7 @@ def match_segments(
             anchor = rule.anchor
             if anchor >= 0 and (anchor >= segment.length or buffer[start + anchor] != rule.anchor_byte):
                 continue
-            if rule.tests and row >= 0 and first_test(arrays.tests, rule.first_test, packets.headers, row) == 0:
-                continue
-            if rule.tests and not test_packet(
-                arrays.tests, rule.first_test, rule.tests, packets, row, base, beyond, established, 1
-            ):
+            if rule.tests and row >= 0 and first_test(tests_of, rule.first_test, headers, row) == 0:
                 continue
             if not scanned and rule.pair >= 0:
                 if not noted:
@@ -230,6 +228,10 @@ def match_segments(
                     noted = True
                 if pairs[rule.pair] != pairs[len(pairs) - 1]:
                     continue
+            if rule.tests and not test_packet(
+                tests_of, rule.first_test, rule.tests, packets, row, base, beyond, established, 1
+            ):
+                continue
             if not match_payload(arrays, number_of_rule, buffer, start, start + segment.length, scratch):
                 continue
             if rule.flags & RULE_SETS_BITS and segment.slot >= 0:

@@ -27,6 +27,7 @@ from flowshunt_ids.ruleset import RuleSet
 from flowshunt_ids.scanning import arrange, gather, match_packets, match_segments, test_candidates
 from flowshunt_ids.streams.checks import STREAM_BYPASS
 from flowshunt_ids.streams.configuration import stream_settings
+from flowshunt_ids.streams.packet import PACKET_SIZE
 from flowshunt_ids.streams.pool import (
     ARENA_USED,
     DEPTH_REACHED,
@@ -85,6 +86,7 @@ class Stages:
         self._pool = new_pool(1 << 14, settings.reassembly_memory)
         self._matchers: dict[int, PayloadMatcher] = {}
         self._scratch = np.zeros(SCRATCH_SIZE, np.int64)
+        self._packet = np.zeros(PACKET_SIZE, np.int64)
         self._pairs = np.zeros(PAIRS_SIZE, np.int32)
         self._out_candidates = np.empty(CANDIDATES + len(self._rules), CANDIDATE)
         self._buffer = np.empty(SLICE, np.uint8)
@@ -120,7 +122,7 @@ class Stages:
     def finish(self, flows: NDArray[Any], ended: NDArray[np.int32]) -> Verdicts:
         """Inspect what flows that ended have pending."""
         out, app = self._output(0, len(ended)), self._app_output(0, len(ended))
-        end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, app, ended)
+        end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, app, ended, self._packet)
         candidates = self._inspect_segments(out, NO_PACKETS).tolist()
         if self._app is not None:
             candidates = self._app_candidates(
@@ -163,7 +165,9 @@ class Stages:
         ended = opening.ended if opening is not None else _NO_SIDES
         out, app = self._output(count, len(ended)), self._app_output(count, len(ended))
         if len(ended):
-            end_flows(self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, app, ended)
+            end_flows(
+                self._pool, self._groups.arrays.groups, self._sessions, self._sides, out, app, ended, self._packet
+            )
         if opening is not None:
             self._open(opening)
         if count > len(self._row_flags):
@@ -203,6 +207,7 @@ class Stages:
             order,
             self._settings,
             _times(frames),
+            self._packet,
             self._events,
         )
         if repeated is not None:

@@ -61,7 +61,6 @@ from flowshunt_ids.streams.packet import (
     FIRST_EVENT,
     FLAGS,
     PACKET,
-    PACKET_SIZE,
     RST,
     SYN,
     ahead,
@@ -233,6 +232,7 @@ def _whole_payload(
         column(np.int32, readonly=True),
         column(np.int64, readonly=True),
         column(np.int64, readonly=True),
+        PACKET,
         _EVENTS,
     )
 )
@@ -254,6 +254,7 @@ def track(
     order: NDArray[np.int32],
     settings: NDArray[np.int64],
     times: NDArray[np.int64],
+    packet: NDArray[np.int64],
     events: NDArray[Any],
 ) -> Any:
     """Follow the packets of a batch in the order of their rows in `order`.
@@ -261,13 +262,14 @@ def track(
     app: what goes to parsers, see `hand_on`, with marks for when rules look at it and where a direction ends.
     row_group: for rows of no flow the group (-1: none), for the others it is filled in. row_flags (ROW_), disposition:
     filled in. touched: sides that have data of this batch, room for one a row; bypasses: pairs of slot and request
-    number, room for two pairs a row. times: ns, of each row. events: what is odd about TCP packets, in their order.
+    number, room for two pairs a row. times: ns, of each row. packet: working memory.
+    events: what is odd about TCP packets, in their order.
     Returns the number of pairs; the number of touched sides is `out.counts[2]`, that of events `out.counts[3]`.
     """
     bypass_count = np.int64(0)
     touched_count = np.int64(0)
     event_count = np.int64(0)
-    packet = np.zeros(PACKET_SIZE, np.int64)
+    packet[:] = 0
     data, headers = packets.data, packets.headers
     limit = len(data) + len(packets.extra)
     for turn in range(len(order)):
@@ -425,7 +427,16 @@ def special_packets(headers: NDArray[Any], fragments: NDArray[np.int64]) -> Any:
 
 
 @kernel(
-    types.void(POOL, column(GROUP, readonly=True), _SESSIONS, _SIDES, OUTPUT, OUTPUT, column(np.int32, readonly=True))
+    types.void(
+        POOL,
+        column(GROUP, readonly=True),
+        _SESSIONS,
+        _SIDES,
+        OUTPUT,
+        OUTPUT,
+        column(np.int32, readonly=True),
+        PACKET,
+    )
 )
 def end_flows(
     pool: Pool,
@@ -435,9 +446,10 @@ def end_flows(
     out: Output,
     app: Output,
     ended: NDArray[np.int32],
+    packet: NDArray[np.int64],
 ) -> None:
-    """Give out what flows that ended have pending, acknowledged or not."""
-    packet = np.zeros(PACKET_SIZE, np.int64)
+    """Give out what flows that ended have pending, acknowledged or not. packet: working memory."""
+    packet[:] = 0
     for at in range(len(ended)):
         slot = np.int64(ended[at])
         if slot < 0 or slot >= len(sessions) or not sessions[slot].flags & SESSION_KNOWN:
