@@ -107,4 +107,4 @@ def test_few_frames_are_told_to_be_too_few_to_time(frames, told):
 def test_flow_events_have_ports_where_the_protocol_has(protocol, ports):
     record = np.zeros(1, FLOW)[0]
     record["protocol"], record["ip_version"] = protocol, 4
-    assert ({"src_port", "dest_port"} <= flow_event(record, alerted=False).keys()) is ports
+    assert ({"src_port", "dest_port"} <= flow_event(record, 1, alerted=False).keys()) is ports

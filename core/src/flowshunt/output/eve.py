@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,15 @@ _DIRECTIONS = ("to_server", "to_client")
 def timestamp_text(ns: int) -> str:
     """Nanoseconds since 1970-01-01 UTC as EVE writes them, to the microsecond."""
     seconds, rest = divmod(ns, 1_000_000_000)
+    return f"{_second_text(seconds)}.{rest // 1000:06d}+0000"
+
+
+@lru_cache(maxsize=4096)
+def _second_text(seconds: int) -> str:
     try:
-        moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     except (ValueError, OverflowError, OSError):
-        moment = "1970-01-01T00:00:00"
-    return f"{moment}.{rest // 1000:06d}+0000"
+        return "1970-01-01T00:00:00"
 
 
 def alert_event(alert: AlertRecord) -> dict[str, Any]:
@@ -114,13 +119,14 @@ def engine_event(told: EventRecord) -> dict[str, Any]:
     return event
 
 
-def flow_event(record: Any, alerted: bool) -> dict[str, Any]:
-    """The `flow` event of a FLOW row that ended."""
+def flow_event(record: Any, number: int, alerted: bool) -> dict[str, Any]:
+    """The `flow` event of a FLOW row that ended. number: its `flow_number`."""
     source, destination = flow_endpoints(record)
     protocol = int(record["protocol"])
+    end = timestamp_text(int(record["last"]))
     event: dict[str, Any] = {
-        "timestamp": timestamp_text(int(record["last"])),
-        "flow_id": flow_number(record),
+        "timestamp": end,
+        "flow_id": number,
         "event_type": "flow",
     }
     if vlans := vlan_ids(record):
@@ -139,7 +145,7 @@ def flow_event(record: Any, alerted: bool) -> dict[str, Any]:
         "bytes_toserver": size[0],
         "bytes_toclient": size[1],
         "start": timestamp_text(int(record["first"])),
-        "end": timestamp_text(int(record["last"])),
+        "end": end,
         "age": (int(record["last"]) - int(record["first"])) // 1_000_000_000,
     }
     state = TcpState(int(record["tcp_state"]))
@@ -286,7 +292,7 @@ class EveWriter:
             return
         for record in records:
             number = flow_number(record)
-            self._write(flow_event(record, number in self._alerted))
+            self._write(flow_event(record, number, number in self._alerted))
             self._alerted.discard(number)
 
     def finish(self, result: RunResult) -> None:

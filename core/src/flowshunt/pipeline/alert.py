@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowshunt.engine import Alert, EngineEvent, Signature
+from flowshunt.flows.record import FLOW
 from flowshunt.packets.batch import FrameBatch
 
 PROTOCOL_NAMES = {
@@ -116,6 +117,11 @@ def in_order(alerts: Iterable[AlertRecord]) -> list[AlertRecord]:
 
 
 _IDENTITY = ("source", "destination", "source_port", "destination_port", "protocol", "ip_version", "vlan", "first")
+_PLACES = tuple(
+    slice(FLOW.fields[name][1], FLOW.fields[name][1] + FLOW.fields[name][0].itemsize)
+    for name in _IDENTITY
+    if FLOW.fields is not None
+)
 
 
 def flow_number(record: Any) -> int:
@@ -123,7 +129,8 @@ def flow_number(record: Any) -> int:
 
     It is the same in every run over the same frames, whatever the bypass mode and however many workers there are.
     """
-    parts = b"".join(record[field].tobytes() for field in _IDENTITY)
+    content = record.tobytes()
+    parts = b"".join([content[place] for place in _PLACES])
     return int.from_bytes(blake2b(parts, digest_size=8).digest(), "big") >> 11 or 1
 
 

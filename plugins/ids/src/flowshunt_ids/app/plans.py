@@ -8,7 +8,7 @@ import attrs
 from flowshunt_ids.app.contract import BOTH, Buffer, ConditionKind
 from flowshunt_ids.app.registry import Registry
 from flowshunt_ids.encoding import Pattern, strength
-from flowshunt_ids.rules.rule import BufferMatches, ByteExtract, ByteMath, Content, Rule
+from flowshunt_ids.rules.rule import BufferMatches, ByteExtract, ByteMath, Content, Pcre, Rule
 
 Get = Callable[[Any, int], Any]
 
@@ -158,6 +158,14 @@ def _buffer_step(buffer: Buffer, get: Get, progress: int, matches: Callable[[byt
     return Step(progress, judge, buffer.streaming or buffer.multiple)
 
 
+def _is_found_by_scan(buffer: Buffer, matches: BufferMatches) -> bool:
+    """Whether a hit of the scan is all that is asked of a buffer: one content, whole and anywhere in what is there."""
+    if buffer.multiple or buffer.streaming or len(matches.matches) != 1:
+        return False
+    (content,) = matches.matches
+    return content == Content(content.pattern, content.nocase) if isinstance(content, Content) else False
+
+
 def _condition_step(kind: ConditionKind, value: Any, progress: int) -> Step:
     judge = kind.judge
     return Step(progress, lambda transaction, direction: judge(transaction, direction, value), True, True, kind.repeats)
@@ -249,30 +257,33 @@ class Planner:
     def _rule(
         self, number: int, rule: Rule, scanned: BufferMatches | None, name: str, direction: int
     ) -> TransactionRule:
-        """A rule's steps: what is scanned for comes first, the rest as it becomes known."""
+        """A rule's steps: what is scanned for comes first, the rest as it becomes known, expressions last."""
         variables: dict[str, int] | None = {} if _has_variables(rule) else None
-        steps: list[tuple[bool, int, Step]] = []
+        steps: list[tuple[bool, int, int, Step]] = []
         for each in rule.buffers:
             buffer = self._registry.buffers[each.buffer]
             progress = buffer.progress_of(name)[direction]
             if name not in buffer.protocols or progress is None:
                 continue
+            if each is scanned and variables is None and _is_found_by_scan(buffer, each):
+                continue
             get = transformed(buffer.get, self._prepared(each), buffer.multiple)
             matches = _with_variables(self._matcher(each.matches), variables)
-            steps.append((each is not scanned, progress, _buffer_step(buffer, get, progress, matches)))
+            expressions = sum(isinstance(match, Pcre) for match in each.matches)
+            steps.append((each is not scanned, progress, expressions, _buffer_step(buffer, get, progress, matches)))
         for condition in rule.app_conditions:
             kind = self._registry.conditions[condition.name]
             progress = kind.progress[direction]
             if progress is not None and (not kind.protocols or name in kind.protocols):
-                steps.append((True, progress, _condition_step(kind, condition.value, progress)))
+                steps.append((True, progress, 0, _condition_step(kind, condition.value, progress)))
         if variables is None:
-            steps.sort(key=lambda step: (step[0], step[2].repeats, step[1]))
+            steps.sort(key=lambda step: (step[0], step[3].repeats, step[1], step[2]))
         payload = _with_variables(self._matcher(rule.payload), variables) if rule.payload else None
         return TransactionRule(
             number,
-            tuple(step for _, _, step in steps),
+            tuple(step for *_, step in steps),
             payload,
-            any(step.repeats for _, _, step in steps),
+            any(step.repeats for *_, step in steps),
             self._negated_progress(rule, name, direction) if scanned is None else None,
         )
 
